@@ -70,7 +70,7 @@ class Borders(NamedTuple):
         return self.columns, self.rows + self.output
 
 
-class Chip(wiring.Component):
+class ChipDesign(wiring.Component):
     """Chip of width x height cores; node = y * width + x.
 
     shape : shape of a core; its `x_bits` and `y_bits` are replaced by the mesh's

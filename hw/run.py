@@ -12,9 +12,9 @@ from amaranth.hdl import Cat, Const, Shape, ShapeLike
 from amaranth.sim import Simulator
 from numpy.typing import NDArray
 
-from hw.chip import Chip
+from hw.chip import ChipDesign
 from hw.core.network import Int64Array, check_inputs
-from hw.core.shape import Table
+from hw.core.shape import DestinationTable
 from hw.errors import HwError, check_count
 from hw.tables import ChipTables, Packed
 
@@ -48,7 +48,7 @@ class ChipSimulator:
     most runs. A test checks that the port has the same effect.
     """
 
-    def __init__(self, chip: Chip) -> None:
+    def __init__(self, chip: ChipDesign) -> None:
         if any(core.tables is not None for core in chip.cores):
             raise HwError(
                 "the chip already has tables; build it without tables and pass them to run()"
@@ -108,7 +108,7 @@ class Host:
 
     def __init__(
         self,
-        chip: Chip,
+        chip: ChipDesign,
         tables: ChipTables,
         packets: list[list[Packed]],
         patience: int = PATIENCE,
@@ -140,7 +140,7 @@ class Host:
 
     def read_potentials(self, ctx: Any) -> None:
         for core, tables in zip(self.chip.cores, self.tables.cores, strict=True):
-            memory = core.memories[Table.POTENTIALS]
+            memory = core.memories[DestinationTable.POTENTIALS]
             for number, neuron in enumerate(tables.neurons):
                 self.potentials[neuron] = ctx.get(memory[number])
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.core.network import Int64Array, SpikingNetwork
-from hw.core.shape import CoreShape, Table
+from hw.core.shape import CoreShape, DestinationTable
 from hw.errors import HwError, check_count
 
 Packed = tuple[int, int, int]  # x, y, axon of a packet
@@ -54,19 +54,19 @@ class CoreTables:
         """Number of neurons in the core."""
         return self.neurons.size
 
-    def rows(self, table: Table) -> list[Any]:
+    def rows(self, table: DestinationTable) -> list[Any]:
         """Return the words of a memory, from address 0 on, in Amaranth's form."""
-        if table == Table.POTENTIALS:
+        if table == DestinationTable.POTENTIALS:
             words: list[Any] = self.potentials.tolist()
             return words
-        if table == Table.FANOUTS:
+        if table == DestinationTable.FANOUTS:
             return _heads(self.route_indptr)
-        if table == Table.AXONS:
+        if table == DestinationTable.AXONS:
             return _heads(self.synapse_indptr)
         names, rows = {
-            Table.NEURONS: (("threshold", "bias", "leak", "subtract"), self.parameters),
-            Table.ROUTES: (("x", "y", "axon"), self.routes),
-            Table.SYNAPSES: (("neuron", "weight"), self.synapses),
+            DestinationTable.NEURONS: (("threshold", "bias", "leak", "subtract"), self.parameters),
+            DestinationTable.ROUTES: (("x", "y", "axon"), self.routes),
+            DestinationTable.SYNAPSES: (("neuron", "weight"), self.synapses),
         }[table]
         return [dict(zip(names, row, strict=True)) for row in rows.tolist()]
 

@@ -38,7 +38,7 @@ from mapper.limits.combined import combine_capacity
 from mapper.limits.constraints import Constraints
 from mapper.methods.classic import Classic
 from mapper.methods.nets import Nets
-from mapper.methods.steps import Method, Run
+from mapper.methods.steps import MappingRun, Method
 from mapper.methods.streamed import Streamed
 from mapper.placement.clock import Clock
 from mapper.placement.force import refine_by_forces
@@ -120,7 +120,7 @@ def map_network(
             combined = combine_capacity(
                 job.demands(), job.load.limits, np.zeros(2), chip.usable_count
             )
-            run = Run(
+            run = MappingRun(
                 network, graph, chip, constraints, job, combined, settings, plan,
                 Checkpoint(scratch), scratch, monitor, team, measurements, workers,
             )  # fmt: skip
@@ -181,7 +181,7 @@ def looked_at_here(settings: Settings, plan: Plan, constrained: bool) -> str:
     return "networks with pinned or grouped neurons run in one process" if constrained else ""
 
 
-def _map_items(run: Run, method: Method) -> NDArray[np.int32]:
+def _map_items(run: MappingRun, method: Method) -> NDArray[np.int32]:
     """Run steps 2 to 8; return the core of every item."""
     chip, monitor = run.chip, run.monitor
     part, groups = method.partition()  # steps 2 to 5
@@ -224,7 +224,7 @@ def _kept(stop: Stop, threads: int) -> NDArray[np.int32]:
         raise StoppedError(NOTHING_YET) from error
 
 
-def _method(run: Run) -> Method:
+def _method(run: MappingRun) -> Method:
     if run.settings.method == "classic":
         return Classic(run)
     if run.plan.nets_held:

@@ -28,7 +28,7 @@ from bench_common import say
 from bench_tables import Table, markdown
 from rich.console import Console
 
-from hw.chip import Chip
+from hw.chip import ChipDesign
 from hw.core.core import Core
 from hw.core.shape import CoreShape
 from hw.flow.memories import unchecked
@@ -53,7 +53,7 @@ PARTS: dict[str, Callable[[int], Any]] = {
     "router": lambda depth: Router(packet_layout(2, 2, SHAPE.axon_bits), depth),
     "core": lambda depth: Core(SHAPE),
     "mesh": lambda depth: Mesh(SIDE, SIDE, SHAPE.axon_bits, depth),
-    "chip": lambda depth: Chip(SIDE, SIDE, IN_CHIP, depth),
+    "chip": lambda depth: ChipDesign(SIDE, SIDE, IN_CHIP, depth),
 }
 
 

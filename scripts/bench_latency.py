@@ -20,7 +20,7 @@ from chipsim.chip.model import Chip
 from chipsim.noc.demand import Demand
 from chipsim.noc.load import measure_load
 from chipsim.noc.mesh import Mesh
-from chipsim.traffic.latency import Sent, latency
+from chipsim.traffic.latency import RouterTraffic, latency
 from chipsim.traffic.links import loads_of, route_flows, turns_of
 from mapper.evaluation.offered_load import offered_load
 from mapper.results.output import network_of, read_report
@@ -30,7 +30,9 @@ BUSY = (0.1, 0.2, 0.4, 0.6)
 UNIT = 1e-9
 
 
-def random_traffic(rng: np.random.Generator, count: int) -> Iterator[tuple[Chip, Sent, Demand]]:
+def random_traffic(
+    rng: np.random.Generator, count: int
+) -> Iterator[tuple[Chip, RouterTraffic, Demand]]:
     """Yield chips, their traffic as link loads, and the same traffic as demand of the simulator."""
     for _ in range(count):
         chip = Chip("random", int(rng.choice([3, 4, 5, 8, 10, 16])), int(rng.choice([3, 5, 8, 10])))
@@ -49,7 +51,7 @@ def random_traffic(rng: np.random.Generator, count: int) -> Iterator[tuple[Chip,
         flows = source.astype(np.int32), target.astype(np.int32), whole
         routes, _ = route_flows(chip, *flows)
         entered = np.bincount(source, whole, chip.cores).astype(np.int64)
-        sent = Sent(loads_of(routes), turns_of(routes), entered)
+        sent = RouterTraffic(loads_of(routes), turns_of(routes), entered)
         yield chip, sent, Demand.from_flows(Mesh.of(chip), *flows, UNIT)
 
 

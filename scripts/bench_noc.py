@@ -29,7 +29,7 @@ from rich.console import Console
 
 from chipsim.noc.deliver import deliver
 from chipsim.noc.load import measure_load
-from chipsim.noc.mesh import Mesh, Run, new_tally
+from chipsim.noc.mesh import Mesh, MeshRun, new_tally
 from chipsim.noc.moves import LOCAL
 from chipsim.noc.patterns import PATTERNS, uniform
 from chipsim.noc.saturation import Saturation, find_saturation
@@ -167,7 +167,7 @@ def flits(options: argparse.Namespace) -> list[Table]:
     for width, height, depth in ((2, 2, 1), (3, 3, 1), (4, 4, 2), (1, 6, 1)):
         mesh = Mesh(width, height, depth)
         end = options.cycles_saturated
-        run = Run(mesh, uniform(mesh, 1.0).feed(2), new_tally(mesh), (0, end))
+        run = MeshRun(mesh, uniform(mesh, 1.0).feed(2), new_tally(mesh), (0, end))
         before = np.zeros(mesh.nodes)
         for part in range(1, 101):
             run.until(end * part // 100, end)

@@ -19,7 +19,7 @@ from mapper.compiler.tiling.external import simulated
 from mapper.compiler.tiling.fixed import RULES, fixed
 from mapper.compiler.tiling.search import Found, search_all
 from mapper.compiler.tiling.steps import network_cost, steps_of
-from mapper.compiler.tiling.traffic import DEPENDS, Layer, layer_of, partial_sums, replacements
+from mapper.compiler.tiling.traffic import DEPENDS, LoopNest, layer_of, partial_sums, replacements
 from tests.compiler.tiling.topologies import NETWORKS
 
 
@@ -58,7 +58,7 @@ def main() -> None:
                 _print_layers(layers, found)
 
 
-def _print_layers(layers: list[Layer], found: list[Found]) -> None:
+def _print_layers(layers: list[LoopNest], found: list[Found]) -> None:
     """Print each layer; replacements are of input, weights, output and bias."""
     for layer, one in zip(layers, found, strict=True):
         outer = " ".join(f"{loop}*{count}" for loop, count in one.tiling.outer(layer)) or "-"

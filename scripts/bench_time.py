@@ -39,7 +39,7 @@ from chipsim.noc.mesh import Mesh
 from chipsim.ticks.routes import core_routes
 from chipsim.ticks.run import TickSimulator
 from chipsim.traffic.metrics import summarise
-from hw.chip import Chip as Hardware
+from hw.chip import ChipDesign as Hardware
 from hw.chip import chip_shape
 from hw.core.arithmetic import simulate
 from hw.core.network import SpikingNetwork

@@ -63,10 +63,12 @@ def run(*words: str) -> None:
 def spare_placement() -> None:
     """Keep all steps of a placement, with next to no time for each."""
     from mapper.placement import portfolio
-    from mapper.placement.spectral import Search
+    from mapper.placement.spectral import RotationSearch
 
     for name, effort in portfolio.EFFORTS.items():
-        light = replace(effort, work=1e6, least=1e5, search=Search(1, 1, 2), repeats=2, sweeps=1)
+        light = replace(
+            effort, work=1e6, least=1e5, search=RotationSearch(1, 1, 2), repeats=2, sweeps=1
+        )
         portfolio.EFFORTS[name] = light
 
 

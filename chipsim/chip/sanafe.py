@@ -27,7 +27,7 @@ _RANGE = re.compile(r"\[(\d{1,12})\.\.(\d{1,12})\]")
 _SIDES = ("east", "west", "north", "south")
 
 
-class Core(NamedTuple):
+class ArchitectureCore(NamedTuple):
     """A core of the file.
 
     many : number of such cores in a tile
@@ -42,13 +42,13 @@ class Core(NamedTuple):
     left_out: dict[str, float]
 
 
-class Tile(NamedTuple):
+class ArchitectureTile(NamedTuple):
     """A tile of the file: number of such tiles, hop energies (pJ) and times (ns) by side, cores."""
 
     many: int
     energies: tuple[float, ...]
     times: tuple[float, ...]
-    cores: tuple[Core, ...]
+    cores: tuple[ArchitectureCore, ...]
 
     @property
     def size(self) -> int:
@@ -113,15 +113,15 @@ def _loaded(raw: bytes) -> Any:
         raise ChipError(f"is not valid YAML: {said or 'nested too deep'}") from error
 
 
-def _tile(entry: Mapping[str, Any], where: str) -> Tile:
+def _tile(entry: Mapping[str, Any], where: str) -> ArchitectureTile:
     costs = _mapping(entry, "attributes", where)
     energies = tuple(_number(costs, f"energy_{side}_hop", where, 1e12) for side in _SIDES)
     times = tuple(_number(costs, f"latency_{side}_hop", where, 1e9) for side in _SIDES)
     cores = tuple(_core(core, inner) for core, inner in _entries(entry, "core", where))
-    return Tile(_count(entry, where), energies, times, cores)
+    return ArchitectureTile(_count(entry, where), energies, times, cores)
 
 
-def _core(entry: Mapping[str, Any], where: str) -> Core:
+def _core(entry: Mapping[str, Any], where: str) -> ArchitectureCore:
     attributes = _mapping(entry, "attributes", where)
     units = {
         part: [(_mapping(unit, "attributes", inner), inner, _count(unit, inner))
@@ -159,7 +159,7 @@ def _core(entry: Mapping[str, Any], where: str) -> Core:
     }
     known = {part: value for part, value in parts.items() if value}
     left_out["core energies of 0: treated as unknown"] = len(parts) - len(known)
-    return Core(
+    return ArchitectureCore(
         _count(entry, where),
         _whole(attributes, "max_neurons_supported", where),
         energy_from_table(known) if known else None,
@@ -167,7 +167,9 @@ def _core(entry: Mapping[str, Any], where: str) -> Core:
     )
 
 
-def _notes(tiles: list[Tile], attributes: Mapping[str, Any], columns: int) -> tuple[str, ...]:
+def _notes(
+    tiles: list[ArchitectureTile], attributes: Mapping[str, Any], columns: int
+) -> tuple[str, ...]:
     """Return the notes on entries that a chip cannot represent, with their counts."""
     first = tiles[0]
     core = first.cores[0]
@@ -198,7 +200,9 @@ def _notes(tiles: list[Tile], attributes: Mapping[str, Any], columns: int) -> tu
     return tuple(f"left out: {count:,.6g} {text}" for text, count in found.items() if count)
 
 
-def _missing(tiles: list[Tile], height: int, columns: int, block: tuple[int, int]) -> Iterator[int]:
+def _missing(
+    tiles: list[ArchitectureTile], height: int, columns: int, block: tuple[int, int]
+) -> Iterator[int]:
     """Yield the cores of the mesh that the file does not have."""
     (across, down), at = block, 0
     for count, size in [(tile.many, tile.size) for tile in tiles] + [(0, 0)]:

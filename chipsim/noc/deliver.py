@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from chipsim.errors import ChipError
 from chipsim.noc.kernel import NEVER
-from chipsim.noc.mesh import Advance, Mesh, Run, link_flits, new_tally
+from chipsim.noc.mesh import Advance, Mesh, MeshRun, link_flits, new_tally
 from chipsim.noc.state import Feed
 from chipsim.protocols import Int64Array
 
@@ -85,7 +85,7 @@ def deliver(
         below=np.zeros(0, dtype=np.int64),
         guide=np.zeros(0, dtype=np.int32),
     )
-    run = Run(mesh, feed, new_tally(mesh, len(times)), (0, NEVER))
+    run = MeshRun(mesh, feed, new_tally(mesh, len(times)), (0, NEVER))
     run.until(NEVER if limit is None else limit, 0, advance)
     return Delivery(run.tally.delivered, link_flits(mesh, run.tally.passed), run.cycle)
 

@@ -14,7 +14,7 @@ import numpy as np
 from chipsim.errors import ChipError
 from chipsim.noc.demand import Demand
 from chipsim.noc.kernel import ARRIVED, DRAWN, LATENCY, _count_rest
-from chipsim.noc.mesh import Advance, Mesh, Run, link_flits, new_tally
+from chipsim.noc.mesh import Advance, Mesh, MeshRun, link_flits, new_tally
 from chipsim.noc.moves import LOCAL
 from chipsim.protocols import Int64Array
 
@@ -134,7 +134,7 @@ def measure_load(
 
 def new_run(
     mesh: Mesh, demand: Demand, cycles: int, warmup: int | None, drain: int, seed: int
-) -> Run:
+) -> MeshRun:
     """Return a run that has not started; arguments and errors as in `measure_load`."""
     warmup = cycles // 2 if warmup is None else warmup
     if cycles < 1 or warmup < 0 or drain < 0:
@@ -146,10 +146,10 @@ def new_run(
             f"load: built for {len(demand.rate)} nodes, but the mesh has {mesh.cores}; "
             "use the chip that it was built for"
         )
-    return Run(mesh, demand.feed(seed), new_tally(mesh), (warmup, warmup + cycles))
+    return MeshRun(mesh, demand.feed(seed), new_tally(mesh), (warmup, warmup + cycles))
 
 
-def result_of(run: Run, waits: Int64Array) -> Load:
+def result_of(run: MeshRun, waits: Int64Array) -> Load:
     """Return the result of a run; the run cannot continue afterwards.
 
     waits : waits of its sources at the end of the window

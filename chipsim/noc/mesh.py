@@ -12,7 +12,7 @@ from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
 from chipsim.noc.kernel import CYCLE, NEVER, SCALARS, _advance, _start
 from chipsim.noc.moves import EAST, LOCAL, NORTH, SOUTH, WEST, WHEEL, leads
-from chipsim.noc.state import Feed, Layout, Rings, Routers, Sources, Tally, Tiles, Times, Wires
+from chipsim.noc.state import Feed, FifoLayout, Rings, Routers, Sources, Tally, Tiles, Times, Wires
 from chipsim.noc.tiles import NOBODY
 from chipsim.protocols import FloatArray, Int64Array
 from chipsim.traffic.machines import link_times
@@ -33,7 +33,7 @@ Advance = Callable[[int], None]
 """Callback with the current cycle."""
 
 
-class Links(NamedTuple):
+class LinkTiming(NamedTuple):
     """Timing of links, shape (4, height, width), in the form of `chipsim.traffic.links`.
 
     latency : int64, cycles from leaving until the flit can be at the head of the next buffer, at
@@ -51,7 +51,7 @@ class Links(NamedTuple):
         return held
 
 
-class Ways(NamedTuple):
+class TorusSteps(NamedTuple):
     """Steps between columns of routers on a torus, and between rows.
 
     x, y : int64, shape (width, width) and (height, height), negative westwards and northwards
@@ -63,7 +63,7 @@ class Ways(NamedTuple):
     axes: str
 
     @classmethod
-    def of(cls, chip: Chip) -> Ways | None:
+    def of(cls, chip: Chip) -> TorusSteps | None:
         """Return the ways that the metrics assume, or None without a torus."""
         if chip.machine is None or not chip.machine.torus:
             return None
@@ -92,9 +92,9 @@ class Mesh:
     width: int
     height: int
     depth: int = DEPTH
-    links: Links | None = field(default=None, compare=False, repr=False)
+    links: LinkTiming | None = field(default=None, compare=False, repr=False)
     tile: tuple[int, int] = (1, 1)
-    ways: Ways | None = field(default=None, compare=False, repr=False)
+    ways: TorusSteps | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("width", "height", "depth"):
@@ -125,8 +125,8 @@ class Mesh:
         ways, cycles = link_times(chip)
         alike = bool((ways == 1).all() and (cycles == 1).all())
         tile = (1, 1) if machine is None else machine.tile_size
-        links = None if alike else Links(ways, cycles)
-        return cls(*chip.routers, depth, links, tile, Ways.of(chip))
+        links = None if alike else LinkTiming(ways, cycles)
+        return cls(*chip.routers, depth, links, tile, TorusSteps.of(chip))
 
     @property
     def nodes(self) -> int:
@@ -291,7 +291,7 @@ def link_flits(mesh: Mesh, passed: Int64Array) -> Int64Array:
     return np.stack([outputs[:, :, port] for port in OUTPUTS])
 
 
-class Run:
+class MeshRun:
     """A running simulation: the mesh at reset, advanced by `until`.
 
     Parameters
@@ -332,7 +332,7 @@ class Run:
 
         The kernel returns every few thousand cycles, so that Ctrl-C is handled.
         """
-        layout = Layout(self.mesh.depth, self.mesh.node_bits)
+        layout = FifoLayout(self.mesh.depth, self.mesh.node_bits)
         done = False
         while not done and self.cycle < cycle:
             stop = min(cycle, self.cycle + CHUNK)

@@ -11,9 +11,9 @@ number. An output that offered a flit but could not pass it on must offer the sa
 pointer is set to that input, which is then the first to be granted: no lock is needed. With trees a
 head may request several outputs: each grants independently, and the flit leaves with the last copy.
 
-Links may differ (`chipsim.noc.mesh.Links`). A flit enters the buffer after a link when it leaves,
-but cannot be at the head before it is due; until then the buffer sleeps in a timing wheel. A link
-that needs several cycles per flit is busy meanwhile.
+Links may differ (`chipsim.noc.mesh.LinkTiming`). A flit enters the buffer after a link when it
+leaves, but cannot be at the head before it is due; until then the buffer sleeps in a timing wheel.
+A link that needs several cycles per flit is busy meanwhile.
 
 On a torus the flits of a ring could fill it and deadlock. So each ring keeps a bubble (Puente et
 al., J. Parallel and Distributed Computing 61(9), 2001): a flit that enters a ring, from a core or

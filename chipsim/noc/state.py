@@ -151,7 +151,7 @@ class Feed(NamedTuple):
     guide: Int32Array
 
 
-class Layout(NamedTuple):
+class FifoLayout(NamedTuple):
     """Flits per FIFO, and number of target bits of a flit."""
 
     depth: int

@@ -26,7 +26,7 @@ from chipsim.npu.records import Program
 _ENDS, _WAKES = 0, 1  # event kinds, in processing order within a cycle
 
 
-class Part(NamedTuple):
+class UnitInstruction(NamedTuple):
     """An instruction as the units see it.
 
     words : weight words that it requests from the host, or that its products read
@@ -59,7 +59,7 @@ class CoreTimes(NamedTuple):
         return np.lexsort((self.start, self.end))
 
 
-def parts_of(program: Program, shape: NpuShape, begin: int = 0) -> list[Part]:
+def parts_of(program: Program, shape: NpuShape, begin: int = 0) -> list[UnitInstruction]:
     """Return the instructions of a core up to its END.
 
     begin : number of the first instruction, for a function
@@ -74,7 +74,7 @@ def parts_of(program: Program, shape: NpuShape, begin: int = 0) -> list[Part]:
                 "the core runs alone"
             )
         wait, signal = int(program.wait[one.at]), int(program.signal[one.at])
-        parts.append(Part(one.unit, wait, signal, one.cycles, one.words))
+        parts.append(UnitInstruction(one.unit, wait, signal, one.cycles, one.words))
     return parts
 
 
@@ -82,7 +82,7 @@ def parts_of(program: Program, shape: NpuShape, begin: int = 0) -> list[Part]:
 class _Core:
     """A running core; queues hold (instruction, cycle of its dispatch)."""
 
-    parts: list[Part]
+    parts: list[UnitInstruction]
     start: NDArray[np.int64]
     end: NDArray[np.int64]
     busy: NDArray[np.int64]
@@ -196,7 +196,7 @@ def _start(core: _Core, now: int, host: HostWords) -> list[int]:
     return started
 
 
-def _wait(core: _Core, part: Part, now: int, host: HostWords) -> int:
+def _wait(core: _Core, part: UnitInstruction, now: int, host: HostWords) -> int:
     """Return the stall of products for their weights in cycles; a request does not stall."""
     if isinstance(part.words, Asked):
         core.arriving = host.ask(part.words, now)

@@ -14,7 +14,7 @@ from chipsim.noc.mesh import Mesh
 from chipsim.npu.arrivals import FINEST
 from chipsim.npu.mesh_chip import MeshChip, Place, say
 from chipsim.npu.mesh_state import (
-    Cores,
+    CoreStates,
     Hosts,
     Nodes,
     Seen,
@@ -49,7 +49,7 @@ class MeshState(NamedTuple):
     """State of the kernel, without the routers."""
 
     steps: Steps
-    cores: Cores
+    cores: CoreStates
     hosts: Hosts
     nodes: Nodes
     seen: Seen

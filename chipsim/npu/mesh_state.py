@@ -35,7 +35,7 @@ TOKENS, REQUESTS = 1, 2
 class Sizes(NamedTuple):
     """Constants of a run.
 
-    width, depth, bits : as in `chipsim.noc.state.Layout`
+    width, depth, bits : as in `chipsim.noc.state.FifoLayout`
     parts, word : flits per vector and per weight word
     queue, tokens : depth of a queue, largest value of a token counter
     control, store, stream, matrix, restart : latencies of `NpuShape.latency`
@@ -63,7 +63,7 @@ class Sizes(NamedTuple):
     denominator: int
 
 
-class Cores(NamedTuple):
+class CoreStates(NamedTuple):
     """State of n cores; unknown cycles are NEVER.
 
     node : int64, shape (n,)
@@ -195,14 +195,14 @@ class Seen(NamedTuple):
     flit: NDArray[np.int64]
 
 
-def new_cores(nodes: list[int], first: NDArray[np.int64], shape: NpuShape) -> Cores:
+def new_cores(nodes: list[int], first: NDArray[np.int64], shape: NpuShape) -> CoreStates:
     """Return the state before the first fetch, in cycle 0."""
     n, units = len(nodes), len(UNITS)
 
     def zeros(*sizes: int) -> NDArray[np.int64]:
         return np.zeros((n, *sizes), np.int64)
 
-    return Cores(
+    return CoreStates(
         node=np.array(nodes, np.int64).reshape(-1),
         position=first[:-1].copy(), frame=zeros(), fetches=zeros(), wakes=zeros(),
         queue=zeros(units, shape.queue_places), dispatched=zeros(units, shape.queue_places),

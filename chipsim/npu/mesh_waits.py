@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from chipsim.npu.cycles import UNITS
 from chipsim.npu.mesh_chip import MeshChip
-from chipsim.npu.mesh_state import Cores, Hosts
+from chipsim.npu.mesh_state import CoreStates, Hosts
 from chipsim.npu.mesh_steps import ASK, COUNT, PRODUCTS, SEND, STREAM_OF, WAIT, Steps
 
 SHOWN = 6
 """Maximum number of waits in a message."""
 
 
-def say_waits(chip: MeshChip, steps: Steps, cores: Cores, hosts: Hosts) -> str:
+def say_waits(chip: MeshChip, steps: Steps, cores: CoreStates, hosts: Hosts) -> str:
     """Return a text on the waiting units and host ports; the first few are listed."""
     found = []
     for number, port in enumerate(chip.hosts):
@@ -33,11 +33,11 @@ def say_waits(chip: MeshChip, steps: Steps, cores: Cores, hosts: Hosts) -> str:
     return "; ".join(found[:SHOWN]) + more
 
 
-def _works(cores: Cores, number: int) -> bool:
+def _works(cores: CoreStates, number: int) -> bool:
     return bool((cores.job[number] >= 0).any() or cores.level[number].any())
 
 
-def _waits(steps: Steps, cores: Cores, number: int, begin: int) -> Iterator[str]:
+def _waits(steps: Steps, cores: CoreStates, number: int, begin: int) -> Iterator[str]:
     """Yield a text per waiting unit.
 
     begin : offset from the number of a step to the number of its instruction

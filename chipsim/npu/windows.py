@@ -49,7 +49,7 @@ CHANNELS = 4
 """Channels per group: banks of a word, and bytes per command."""
 
 
-class Windows(NamedTuple):
+class WindowFields(NamedTuple):
     """Fields of a LOAD.WIN on a map and its windows, and the size of the unit.
 
     columns : windows per row
@@ -102,7 +102,7 @@ class Windows(NamedTuple):
                 yield (py * self.width + px) // self.bank if in_map else -1
 
 
-class Header(NamedTuple):
+class PacketHeader(NamedTuple):
     """Header of a packet.
 
     start, length : words of a plane
@@ -115,7 +115,7 @@ class Header(NamedTuple):
     y: int
 
     @classmethod
-    def of(cls, bits: int) -> Header:
+    def of(cls, bits: int) -> PacketHeader:
         """Decode bits 15:0 start, 31:16 length, 47:32 x, 63:48 y."""
         return cls(*(bits >> low & 0xFFFF for low in (0, 16, 32, 48)))
 
@@ -131,7 +131,7 @@ class _Filter:
     free : the first cycle of its next command, or in which it is idle
     """
 
-    def __init__(self, number: int, unit: Windows) -> None:
+    def __init__(self, number: int, unit: WindowFields) -> None:
         self.number, self.unit = number, unit
         self.left: list[int] = []
         self.free = 0
@@ -140,7 +140,7 @@ class _Filter:
         self.made = 0  # commands since the last vector
         self.written = -1  # cycle of the last vector
 
-    def take_header(self, header: Header, there: int) -> None:
+    def take_header(self, header: PacketHeader, there: int) -> None:
         """Consume a header.
 
         there : the first cycle in which the filter can use it
@@ -199,7 +199,7 @@ class _Filter:
         return max(self.free - 1, self.written, *self.left[-1:])
 
 
-def _place(word: int, header: Header) -> int:
+def _place(word: int, header: PacketHeader) -> int:
     """Return the index of a word in its group; raises `ChipError` if it is not in the packet."""
     if not header.start <= word < header.start + header.length:
         raise ChipError("LOAD.WIN: a header does not cover the pixels of its windows")
@@ -207,7 +207,7 @@ def _place(word: int, header: Header) -> int:
 
 
 @lru_cache(maxsize=4096)
-def cycles_of_windows(unit: Windows, headers: tuple[int, ...]) -> int:
+def cycles_of_windows(unit: WindowFields, headers: tuple[int, ...]) -> int:
     """Return the cycles of consecutive packets, without the latency of loads.
 
     With a(k) the cycle of move k, i the items, and left(f, i) the cycle in which item i leaves the
@@ -234,7 +234,7 @@ def cycles_of_windows(unit: Windows, headers: tuple[int, ...]) -> int:
         raise ChipError(f"LOAD.WIN: vectors of {unit.lanes} bytes; must be a multiple of 4")
     items = [
         (header, word)
-        for header in map(Header.of, headers)
+        for header in map(PacketHeader.of, headers)
         for word in range(-1, header.length * unit.groups)
     ]
     filters = [_Filter(number, unit) for number in range(unit.filters)]
@@ -254,7 +254,7 @@ def cycles_of_windows(unit: Windows, headers: tuple[int, ...]) -> int:
     return 1 + max([move, *(one.end for one in filters)])
 
 
-def windows_of(fields: Mapping[str, int], filters: int, lanes: int) -> Windows:
+def windows_of(fields: Mapping[str, int], filters: int, lanes: int) -> WindowFields:
     """Return the windows described by the fields of a LOAD.WIN, by name."""
-    names = Windows._fields[: Windows._fields.index("filters")]
-    return Windows(**{name: fields[name] for name in names}, filters=filters, lanes=lanes)
+    names = WindowFields._fields[: WindowFields._fields.index("filters")]
+    return WindowFields(**{name: fields[name] for name in names}, filters=filters, lanes=lanes)

@@ -9,7 +9,7 @@ from numba import njit
 from chipsim.protocols import Int64Array
 
 
-class Lists(NamedTuple):
+class SynapseLists(NamedTuple):
     """Synapse lists of all cores. A slot is a neuron, numbered core by core.
 
     route : ndarray[int64], shape (slots + 1,): slot s sends to the axons of rows route[s] to

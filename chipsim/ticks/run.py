@@ -11,7 +11,7 @@ from chipsim.errors import ChipError
 from chipsim.noc.mesh import Mesh, link_flits, new_routers, new_tiles
 from chipsim.protocols import FloatArray, Int64Array
 from chipsim.ticks.kernel import LATER, run_ticks
-from chipsim.ticks.state import NONE, Cores, Costs, Routes, Spiking, Ticks
+from chipsim.ticks.state import NONE, Cores, CycleCosts, Routes, Spiking, TickCounters
 
 _TO_LIST = 9
 """Cycles from the update of a neuron until its packet has been looked up at the core: five in
@@ -62,7 +62,7 @@ class TickSimulator:
             offered=nothing[2], offer=real[1], behind=nothing[4], free=real[2], begins=real[4],
             before=real[5], ends=real[3],
         )  # fmt: skip
-        self._costs = Costs(
+        self._costs = CycleCosts(
             time.neuron, time.event, time.packet_out, time.packet_in, time.barrier,
             max(0.0, time.spike - _TO_LIST - time.event), mesh.depth, mesh.node_bits,
         )  # fmt: skip
@@ -83,7 +83,7 @@ class TickSimulator:
         sent, taken, events = np.zeros((3, self.mesh.cores), np.int64)
         cycles, swept, received = np.zeros(ticks, np.int64), np.zeros(ticks), np.zeros(ticks)
         passed = np.zeros(5 * self.mesh.nodes, np.int64)
-        seen = Ticks(cycles, swept, received, sent, taken, events, passed)
+        seen = TickCounters(cycles, swept, received, sent, taken, events, passed)
         run_ticks(
             self._cores, self.routes, self._routers, self._tiles, seen,
             Spiking(spikes, ends, host, host_ends), self._costs,

@@ -89,7 +89,7 @@ class Spiking(NamedTuple):
     host_ends: Int64Array
 
 
-class Ticks(NamedTuple):
+class TickCounters(NamedTuple):
     """Counters of the simulated ticks.
 
     cycles : int64, shape (ticks,)
@@ -109,7 +109,7 @@ class Ticks(NamedTuple):
     passed: Int64Array
 
 
-class Costs(NamedTuple):
+class CycleCosts(NamedTuple):
     """Cycle costs, as in `chipsim.chip.time.ChipTime`, and mesh parameters.
 
     tail : cycles from the end of a packet's list until its last event is in its sum

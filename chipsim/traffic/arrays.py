@@ -18,7 +18,7 @@ from chipsim.traffic.activity import Activity
 from chipsim.traffic.congestion_sample import CongestionSample
 from chipsim.traffic.flows import follow
 from chipsim.traffic.links import Totals, loads_of, turns_of
-from chipsim.traffic.machines import Costs
+from chipsim.traffic.machines import FlowCosts
 from chipsim.traffic.pairs import PairTable
 from chipsim.traffic.profile import Profile
 from chipsim.traffic.sweep import SUM_LIMIT, Sweep, Swept
@@ -77,7 +77,7 @@ class Traffic:
     usage: Usage
     activity: Activity
     profile: Profile
-    costs: Costs
+    costs: FlowCosts
     core_cost: int
 
 

@@ -17,7 +17,7 @@ from chipsim.protocols import FloatArray, Int32Array, Int64Array
 from chipsim.traffic.congestion import Walks, router_loads
 from chipsim.traffic.congestion_sample import CongestionSample, choose_sample
 from chipsim.traffic.links import Totals, new_differences, route_flows
-from chipsim.traffic.machines import Costs, costs_of
+from chipsim.traffic.machines import FlowCosts, costs_of
 from chipsim.traffic.pairs import PairTable
 from chipsim.traffic.profile import Profile
 from chipsim.traffic.sweep import SUM_LIMIT
@@ -42,7 +42,7 @@ class Flows:
     congestion: FloatArray
     sample: CongestionSample | None
     profile: Profile
-    costs: Costs
+    costs: FlowCosts
 
 
 def _walks(chip: Chip, used: Int64Array) -> Walks:
@@ -90,7 +90,7 @@ class _Range:
     def __init__(self, chip: Chip) -> None:
         columns, rows = chip.routers
         self._chip = chip
-        self.totals, self.costs = Totals(), Costs()
+        self.totals, self.costs = Totals(), FlowCosts()
         self.routes = new_differences(chip)
         self.congestion: FloatArray = np.zeros((rows, columns), dtype=np.float64)
         self.incoming: Int64Array = np.zeros(chip.cores, dtype=np.int64)

@@ -45,7 +45,7 @@ BAND = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Latency:
+class PacketLatency:
     """Mean latency of packets between cores, in cycles of the mesh.
 
     load_max : utilisation of the busiest link or core port
@@ -63,7 +63,7 @@ class Latency:
         return found | ({"advice": SIMULATE} if self.mean is None else {"mean": self.mean})
 
 
-class Sent(NamedTuple):
+class RouterTraffic(NamedTuple):
     """Traffic through the routers, each ndarray[int64].
 
     links, turns : in the forms of `chipsim.traffic.links` and `chipsim.traffic.turns`
@@ -77,7 +77,9 @@ class Sent(NamedTuple):
     ends: tuple[Int64Array, Int64Array, Int64Array] | None = None
 
 
-def mapped_latency(chip: Chip, traffic: Traffic, time: ChipTime, cycles: float) -> Latency | None:
+def mapped_latency(
+    chip: Chip, traffic: Traffic, time: ChipTime, cycles: float
+) -> PacketLatency | None:
     """Return the latency of a chip's packets if they spread evenly over ticks of `cycles` cycles.
 
     None for trees on chips whose cores share routers: the number of destination cores per tile is
@@ -88,17 +90,17 @@ def mapped_latency(chip: Chip, traffic: Traffic, time: ChipTime, cycles: float) 
     unit = traffic.rate_unit
     if chip.delivery == "synapse":
         unit = traffic.weight_unit
-        sent = Sent(traffic.unicast_links, traffic.unicast_turns, traffic.profile.outgoing)
+        sent = RouterTraffic(traffic.unicast_links, traffic.unicast_turns, traffic.profile.outgoing)
     else:
         casts = traffic.core_links, traffic.core_turns, traffic.activity.sent
-        sent = Sent(*casts)
+        sent = RouterTraffic(*casts)
         if chip.delivery == "tree":
             spikes = traffic.activity.spikes
-            sent = Sent(traffic.multicast_links, traffic.multicast_turns, spikes, casts)
+            sent = RouterTraffic(traffic.multicast_links, traffic.multicast_turns, spikes, casts)
     return latency(chip, sent, unit * time.tick / cycles)
 
 
-def latency(chip: Chip, sent: Sent, per_cycle: float) -> Latency:
+def latency(chip: Chip, sent: RouterTraffic, per_cycle: float) -> PacketLatency:
     """Return the mean latency of packets that arrive at random, evenly in time.
 
     Parameters
@@ -131,14 +133,14 @@ def latency(chip: Chip, sent: Sent, per_cycle: float) -> Latency:
             full = full or free < FREE - ROUNDING
             waiting += float((reached * waits).sum())
     if not packets:
-        return Latency(0.0, 0.0, 0.0)
+        return PacketLatency(0.0, 0.0, 0.0)
     if chip.cores > entered.size and highest <= HIGHEST + ROUNDING:
         each = sent.entered * np.float64(per_cycle)
         shared = _queues(of_routers(chip, each), of_routers(chip, each**2), np.ones(entered.shape))
         waiting += float((begun * shared).sum())
     unloaded = 1.0 + int((ends[0] * ways).sum()) / packets
     known = highest <= HIGHEST + ROUNDING and not full
-    return Latency(highest, unloaded, unloaded + waiting / packets if known else None)
+    return PacketLatency(highest, unloaded, unloaded + waiting / packets if known else None)
 
 
 def _waits(

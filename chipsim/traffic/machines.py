@@ -15,11 +15,11 @@ from chipsim.protocols import FloatArray, Int32Array, Int64Array
 from chipsim.traffic.routes import add_route, leg, way
 
 PARTS = ("tiles", "chips", "boards")
-"""Parts between which `Costs.cut` sums, from small to large."""
+"""Parts between which `FlowCosts.cut` sums, from small to large."""
 
 
 @dataclass(slots=True)
-class Costs:
+class FlowCosts:
     """Sums over unicast flows, in weight units times cost units.
 
     total, farthest : weight times distance in coordinates, and the largest distance
@@ -32,7 +32,7 @@ class Costs:
     estimate: float = 0.0
     cut: Int64Array = field(default_factory=lambda: np.zeros(len(PARTS), np.int64))
 
-    def add(self, other: Costs) -> None:
+    def add(self, other: FlowCosts) -> None:
         """Add the costs of other flows."""
         self.total += other.total
         self.farthest = max(self.farthest, other.farthest)
@@ -40,9 +40,9 @@ class Costs:
         self.cut += other.cut
 
 
-def costs_of(chip: Chip, source: Int32Array, target: Int32Array, weight: Int64Array) -> Costs:
+def costs_of(chip: Chip, source: Int32Array, target: Int32Array, weight: Int64Array) -> FlowCosts:
     """Return the costs of flows between cores; zero if the chip is not a machine."""
-    costs = Costs()
+    costs = FlowCosts()
     if chip.machine is None:
         return costs
     cells = part_ids(chip.machine)
@@ -159,7 +159,7 @@ def apart(axes, a, b):
 
 @njit(cache=True, nogil=True)
 def _sum_costs(source, target, weight, axes, parts, cut):
-    """Return total, farthest and estimate of `Costs`, and fill ``cut``; parts : from `part_ids`"""
+    """Return the sums of `FlowCosts` but ``cut``, which is filled; parts : from `part_ids`"""
     total = np.int64(0)
     farthest = np.int64(0)
     estimate = 0.0

@@ -39,7 +39,7 @@ _ENTRY_BYTES = 18  # bytes: a key and a sum below 2^63 need nine bytes each
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PairRun:
     """Entries with strictly increasing keys ``source core * cores + target core``.
 
     data : ndarray[uint8], the varints of the entries
@@ -63,29 +63,29 @@ class PairSums:
         self._cores = cores
         self._scratch = scratch
         self._lock = Lock()
-        self._runs: list[Run] = []
+        self._runs: list[PairRun] = []
 
     def add(self, keys: Int64Array, sums: Int64Array) -> None:
         """Add a run: strictly increasing keys with positive sums; both are copied."""
         if not len(keys):
             return
         data = np.empty(_ENTRY_BYTES * len(keys), dtype=np.uint8)
-        self.add_run(Run(data[: _encode(keys, sums, data)].copy(), len(keys)))
+        self.add_run(PairRun(data[: _encode(keys, sums, data)].copy(), len(keys)))
 
-    def add_run(self, run: Run) -> None:
+    def add_run(self, run: PairRun) -> None:
         """Add the sums of another process, see `PairTable.run`."""
         while (other := self._partner(run)) is not None:
             run = self._merged(other, run)
 
     def table(self) -> PairTable:
         """Return all sums; nothing may be added meanwhile."""
-        run = Run(np.zeros(0, dtype=np.uint8), 0)
+        run = PairRun(np.zeros(0, dtype=np.uint8), 0)
         while self._runs:
             run = self._merged(self._runs.pop(), run)
         self._runs.append(run)
         return PairTable(self._cores, run)
 
-    def _partner(self, run: Run) -> Run | None:
+    def _partner(self, run: PairRun) -> PairRun | None:
         """Return a run to merge ``run`` with, or None after storing ``run``."""
         with self._lock:  # merging itself happens outside, in parallel
             if self._runs and 2 * len(run.data) >= len(self._runs[-1].data):
@@ -93,12 +93,12 @@ class PairSums:
             self._runs.append(run)
             return None
 
-    def _merged(self, a: Run, b: Run) -> Run:
+    def _merged(self, a: PairRun, b: PairRun) -> PairRun:
         # Merging only shortens gaps, and a sum needs no more bytes than its two terms.
         data = self._room(len(a.data) + len(b.data))
         length, count = _merge(a.data, b.data, data)
         # Pages after the end were never touched, so the slice costs no memory.
-        return Run(data[:length], count)
+        return PairRun(data[:length], count)
 
     def _room(self, size: int) -> ByteArray:
         """Return an array of ``size`` bytes, backed by a temporary file if it is large."""
@@ -120,7 +120,7 @@ class PairTable:
     run : the pairs as one string, for other processes
     """
 
-    def __init__(self, cores: int, run: Run) -> None:
+    def __init__(self, cores: int, run: PairRun) -> None:
         self._cores = cores
         self.run = run
         span = max(LEAST_RANGE, -(-cores // RANGES))

@@ -26,13 +26,13 @@ from chipsim.errors import ChipError
 from chipsim.protocols import Int32Array, Int64Array, SynapseBlock
 from chipsim.traffic.activity import Activity
 from chipsim.traffic.links import new_differences
-from chipsim.traffic.pairs import PairSums, Run
+from chipsim.traffic.pairs import PairRun, PairSums
 from chipsim.traffic.routes import Routes
 from chipsim.traffic.sweep_kernel import (
     STAMP,
     Arrays,
-    Block,
-    Mapping,
+    KernelBlock,
+    KernelMapping,
     examine,
     fill_cores,
     sweep_block,
@@ -61,7 +61,7 @@ class Swept(NamedTuple):
     activity: Int64Array
     core_links: Int64Array
     tree_links: Int64Array
-    pairs: Run
+    pairs: PairRun
     sums: tuple[int, int, int, int]
     about: tuple[float, float]
 
@@ -83,7 +83,7 @@ class Sweep:
     ) -> None:
         self._chip = chip
         routes = Routes.of(chip)
-        self._mapping = Mapping(
+        self._mapping = KernelMapping(
             core,
             np.zeros(0, dtype=np.int64) if rates is None else rates,
             rates is not None,
@@ -123,7 +123,7 @@ class Sweep:
         # pair sums.
         order = np.argsort(mine, kind="stable")
         n, connectivity, tree_hops, unicast_hops, unicast_about, core_cost = sweep_block(
-            Block(first, order, indptr, targets, weights), self._mapping, tally.serial,
+            KernelBlock(first, order, indptr, targets, weights), self._mapping, tally.serial,
             tally.arrays,
         )  # fmt: skip
         tally.serial += len(mine)

@@ -25,7 +25,7 @@ _PLACE = np.zeros(37, dtype=np.int64)
 _PLACE[[(1 << bit) % 37 for bit in range(32)]] = np.arange(32)
 
 
-class Block(NamedTuple):
+class KernelBlock(NamedTuple):
     """A block for the kernel: its vertices are visited in ``order`` (by core, ascending)."""
 
     first: int
@@ -35,7 +35,7 @@ class Block(NamedTuple):
     weights: Int64Array
 
 
-class Mapping(NamedTuple):
+class KernelMapping(NamedTuple):
     """Data of all neurons, and the router of each core.
 
     priced : True if distances have their own costs, in `axes`
@@ -172,7 +172,7 @@ def _flush(source, cells, touched, n, bits, out_keys, out_sums, at):
 
 @njit(cache=True, nogil=True)
 def sweep_block(block, mapping, serial, arrays):
-    """Add the contributions of one block; a `Block`, a `Mapping` and the `Arrays` of a thread.
+    """Add the contributions of a `KernelBlock` under a `KernelMapping` to the `Arrays` of a thread.
 
     Returns the length of the run; the connectivity; the hops of the trees in float64; the exact
     hops of one packet per synapse at the same rates; the same with one more hop each in float64, an

@@ -23,7 +23,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw.core.shape import CoreShape, Table
+from hw.core.shape import CoreShape, DestinationTable
 from hw.flow.memories import NO_RW_CHECK
 from hw.strobe import strobe
 
@@ -105,7 +105,7 @@ class Accumulator(wiring.Component):
 
         word = self.load.payload
         clear_both = Signal()
-        m.d.comb += clear_both.eq(self.load.valid & (word.table == Table.POTENTIALS))
+        m.d.comb += clear_both.eq(self.load.valid & (word.table == DestinationTable.POTENTIALS))
 
         read_sums, held_sums = [], []  # per bank
         for bank in (0, 1):

@@ -16,7 +16,7 @@ from amaranth.lib import stream, wiring
 from hw.core.accumulator import Accumulator
 from hw.core.lists import ListReader
 from hw.core.loaded import memories_of
-from hw.core.shape import CoreShape, Table
+from hw.core.shape import CoreShape, DestinationTable
 from hw.core.sweep import Sweep
 from hw.flow.sharing import shared
 from hw.noc.buffer import Buffer
@@ -39,7 +39,8 @@ class Core(wiring.Component):
     busy : a tick, or a packet that arrived, is being processed
     outgoing : packets of the core's spikes
     incoming : packets for the core; only their axon is used
-    load : words for the memories, one per cycle while `busy` is 0; see `hw.core.shape.Table`
+    load : words for the memories, one per cycle while `busy` is 0; see
+        `hw.core.shape.DestinationTable`
 
     fired : neurons that spike, in the order of their numbers, as they leave the sweep; not a port,
         but an internal signal for simulations to observe
@@ -73,8 +74,12 @@ class Core(wiring.Component):
         m = Module()
         shape, memories = self.shape, self.memories
         m.submodules.sweep = sweep = Sweep(shape, memories, self.used)
-        m.submodules.sender = sender = ListReader(shape, memories, Table.FANOUTS, Table.ROUTES)
-        m.submodules.receiver = receiver = ListReader(shape, memories, Table.AXONS, Table.SYNAPSES)
+        m.submodules.sender = sender = ListReader(
+            shape, memories, DestinationTable.FANOUTS, DestinationTable.ROUTES
+        )
+        m.submodules.receiver = receiver = ListReader(
+            shape, memories, DestinationTable.AXONS, DestinationTable.SYNAPSES
+        )
         m.submodules.accumulator = accumulator = Accumulator(shape)
         # A buffer, so that the stall of the sweep comes from a register and not from the mesh.
         m.submodules.spikes = spikes = Buffer(unsigned(shape.neuron_bits), SPIKES)

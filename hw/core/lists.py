@@ -23,7 +23,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from hw.core.loaded import Memories, loaded_memory
-from hw.core.shape import CoreShape, Table
+from hw.core.shape import CoreShape, DestinationTable
 from hw.strobe import strobe
 
 
@@ -40,7 +40,9 @@ class ListReader(wiring.Component):
     busy: Signal
     load: Any
 
-    def __init__(self, shape: CoreShape, memories: Memories, heads: Table, rows: Table) -> None:
+    def __init__(
+        self, shape: CoreShape, memories: Memories, heads: DestinationTable, rows: DestinationTable
+    ) -> None:
         self.memories, self.heads, self.rows = memories, heads, rows
         keys = exact_log2(memories[heads].depth)
         super().__init__(

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from amaranth.hdl import MemoryData, Module
 from amaranth.lib.memory import Memory, ReadPort
 
-from hw.core.shape import CoreShape, Table
+from hw.core.shape import CoreShape, DestinationTable
 from hw.flow.memories import NO_RW_CHECK
 
 if TYPE_CHECKING:
     from hw.tables import CoreTables
 
-Memories = dict[Table, MemoryData]
+Memories = dict[DestinationTable, MemoryData]
 """Word shape, depth and initial contents of each table of a core."""
 
 
@@ -27,7 +27,7 @@ def memories_of(shape: CoreShape, tables: CoreTables | None = None) -> Memories:
     }
 
 
-def loaded_memory(m: Module, memories: Memories, table: Table, load: Any) -> ReadPort:
+def loaded_memory(m: Module, memories: Memories, table: DestinationTable, load: Any) -> ReadPort:
     """Add the memory of a table and its write logic to `m`; return its read port.
 
     The write logic is a separate module, so that a simulator evaluates it only when words are

@@ -27,7 +27,7 @@ _LIMITS = {  # minimum and maximum of every field of CoreShape
 _DEPTHS = ("neurons", "axons", "routes", "synapses")
 
 
-class Table(IntEnum):
+class DestinationTable(IntEnum):
     """Destination table of a word that is loaded into a core; see docs/core.md."""
 
     USED = 0
@@ -136,15 +136,15 @@ class CoreShape:
         return data.StructLayout({"neuron": self.neuron_bits, "weight": signed(self.weight_bits)})
 
     @property
-    def memories(self) -> dict[Table, tuple[data.StructLayout | Shape, int]]:
+    def memories(self) -> dict[DestinationTable, tuple[data.StructLayout | Shape, int]]:
         """Word shape and number of words of every memory that can be loaded."""
         return {
-            Table.NEURONS: (self.neuron, self.neurons),
-            Table.POTENTIALS: (self.potential, self.neurons),
-            Table.FANOUTS: (self.fanout, self.neurons),
-            Table.ROUTES: (self.packet, self.routes),
-            Table.AXONS: (self.axon, self.axons),
-            Table.SYNAPSES: (self.synapse, self.synapses),
+            DestinationTable.NEURONS: (self.neuron, self.neurons),
+            DestinationTable.POTENTIALS: (self.potential, self.neurons),
+            DestinationTable.FANOUTS: (self.fanout, self.neurons),
+            DestinationTable.ROUTES: (self.packet, self.routes),
+            DestinationTable.AXONS: (self.axon, self.axons),
+            DestinationTable.SYNAPSES: (self.synapse, self.synapses),
         }
 
     @property
@@ -153,7 +153,7 @@ class CoreShape:
         memories = self.memories.values()
         return data.StructLayout(
             {
-                "table": Table,
+                "table": DestinationTable,
                 "address": max(exact_log2(depth) for _, depth in memories),
                 "data": max(
                     self.neuron_bits + 1, *(Shape.cast(word).width for word, _ in memories)

@@ -22,7 +22,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.core.loaded import Memories, loaded_memory
 from hw.core.neuron import STAGES, NeuronUpdate
-from hw.core.shape import CoreShape, Table
+from hw.core.shape import CoreShape, DestinationTable
 from hw.flow.memories import NO_RW_CHECK
 from hw.strobe import strobe
 
@@ -76,16 +76,16 @@ class Sweep(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        parameters: Any = loaded_memory(m, self.memories, Table.NEURONS, self.load)
+        parameters: Any = loaded_memory(m, self.memories, DestinationTable.NEURONS, self.load)
         m.submodules.potentials = memory = Memory(
-            self.memories[Table.POTENTIALS], attrs=NO_RW_CHECK
+            self.memories[DestinationTable.POTENTIALS], attrs=NO_RW_CHECK
         )
         potentials: Any = memory.read_port()
         write: Any = memory.write_port()
         word = self.load.payload
         takes, updated = Signal(), Signal(self.shape.neuron_bits)
-        m.d.comb += takes.eq(self.load.valid & (word.table == Table.POTENTIALS))
-        with m.If(self.load.valid & (word.table == Table.USED)):
+        m.d.comb += takes.eq(self.load.valid & (word.table == DestinationTable.POTENTIALS))
+        with m.If(self.load.valid & (word.table == DestinationTable.USED)):
             m.d.sync += self.used.eq(word.data)
 
         m.submodules.update = update = NeuronUpdate(self.shape)

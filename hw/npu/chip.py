@@ -10,7 +10,7 @@ Ports
     ``active``  Out          one bit per NPU core, in order: frames are in progress
     ``hosts``   one per host port, in order: ``i``, a stream of flits that enter there, and ``o``,
     of flits for the host
-    ``tick``, ``done``   for spiking cores, as in `hw.chip.Chip`; missing without spiking cores
+    ``tick``, ``done``   for spiking cores, as in `hw.chip.ChipDesign`; missing without them
 
 Timing
     The first fetch of a frame is `STARTING` cycles after `begin`.

@@ -1,8 +1,8 @@
 """Nodes with NPU cores for the core socket of a chip, along with nodes with spiking cores.
 
-`hw.chip.Chip(..., layout=NpuFlit(...), make_core=...)` uses a `SocketedNode` at every node: with an
-NPU core, a spiking core, both, or neither. `hw.npu.chip.MixedChip` has host ports at any node and
-starts frames independently of ticks; here the chip provides both.
+`hw.chip.ChipDesign(..., layout=NpuFlit(...), make_core=...)` uses a `SocketedNode` at every node:
+with an NPU core, a spiking core, both, or neither. `hw.npu.chip.MixedChip` has host ports at any
+node and starts frames independently of ticks; here the chip provides both.
 """
 
 from __future__ import annotations

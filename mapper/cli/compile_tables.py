@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from mapper.compiler.ablation import Row
+    from mapper.compiler.ablation import AblationRow
     from mapper.compiler.artifacts.judge.beside import Judgement
     from mapper.compiler.artifacts.judge.compare import Beside
     from mapper.compiler.artifacts.manifest import Target
     from mapper.compiler.compiled import Compiled
     from mapper.compiler.quantisation.verify import Compared
     from mapper.compiler.settings import CompileSettings
-    from mapper.compiler.tiling.packing import Packing
-    from mapper.results.summary import Row as Line
+    from mapper.compiler.tiling.packing import PackingCycles
+    from mapper.results.summary import Row
 
 
 def compare(options: argparse.Namespace, rows: list[Compared]) -> int:
@@ -68,7 +68,7 @@ def ablate(
     return 0
 
 
-def _changed(row: Row, first: Row) -> str:
+def _changed(row: AblationRow, first: AblationRow) -> str:
     """Return the pass or placement that a row changes."""
     if row.placement != first.placement:
         return f"{row.placement} placement"
@@ -140,7 +140,7 @@ def judge_table(found: Judgement) -> Table:
     return columns(f"compared with ONNX Runtime, {found.frames:,} frames", heads, rows)
 
 
-def _packing(options: argparse.Namespace, cost: Packing) -> dict[str, Any]:
+def _packing(options: argparse.Namespace, cost: PackingCycles) -> dict[str, Any]:
     """Return the cycles of bit packing on the core and on the host; {} without bit packing."""
     if not cost.transfers:
         return {}
@@ -224,7 +224,7 @@ def result_summary(options: argparse.Namespace, report: dict[str, Any]) -> Table
 UNITS = {"LOAD": "load unit", "GEMM": "matrix unit", "ALU": "ALU", "STORE": "store unit"}
 
 
-def _accuracy(report: dict[str, Any]) -> list[Line]:
+def _accuracy(report: dict[str, Any]) -> list[Row]:
     """Return summary rows of SQNR, accuracy, and missed limits."""
     from mapper.results.summary import Row
 
@@ -241,7 +241,7 @@ def _accuracy(report: dict[str, Any]) -> list[Line]:
     return rows + [Row("misses limits", "", text) for text in report.get("limits_missed", ())]
 
 
-def compared_rows(judge: dict[str, Any]) -> list[Line]:
+def compared_rows(judge: dict[str, Any]) -> list[Row]:
     """Return summary rows of the comparison with ONNX Runtime."""
     from mapper.results.summary import Row
 

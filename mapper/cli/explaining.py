@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from mapper.compiler.explain import Row
+    from mapper.compiler.explain import NodeRow
 
 SHOWN = 22
 """Maximum length of a node name in the table, characters."""
@@ -17,7 +17,7 @@ REASON = 60
 """Maximum width of the reasons, characters: longer lines are hard to read."""
 
 
-def explain_tables(rows: list[Row], title: str) -> list[Table]:
+def explain_tables(rows: list[NodeRow], title: str) -> list[Table]:
     """Return a table with a row per node.
 
     Consecutive nodes with equal entries, such as constants, share a row.

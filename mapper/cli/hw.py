@@ -196,7 +196,7 @@ def _convert(
     chip: Chip, depth: int, axon_bits: int, shape: CoreShape | None, borders: Borders
 ) -> Netlist:
     """Return the netlist of a chip; invalid sizes raise before the long synthesis."""
-    from hw.chip import Chip as ChipHardware
+    from hw.chip import ChipDesign as ChipHardware
     from hw.flow.netlist import netlist
     from hw.flow.yosys import require_yosys
     from hw.noc.mesh import Mesh, check_size, mesh_layout

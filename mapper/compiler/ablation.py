@@ -26,7 +26,7 @@ FRAMES = 8
 """Frames to run on several cores; the period is measured from frame 3 on."""
 
 
-class Row(NamedTuple):
+class AblationRow(NamedTuple):
     """Result of a compilation with all passes, without one pass, or with another placement.
 
     cycles, share : cycles of a frame on the busiest core, and relative to the first row; None if it
@@ -50,7 +50,7 @@ class Row(NamedTuple):
     why: str | None = None
 
 
-def ablation(compiling: Callable[[CompileSettings], Compiled], target: Target) -> list[Row]:
+def ablation(compiling: Callable[[CompileSettings], Compiled], target: Target) -> list[AblationRow]:
     """Compile once without each active pass, and on several cores once per other placement.
 
     compiling : compiles with the given settings
@@ -72,19 +72,19 @@ def ablation(compiling: Callable[[CompileSettings], Compiled], target: Target) -
             found = compiling(changed)
         except MapperError as error:
             what = "does not fit" if isinstance(error, DoesNotFitError) else "does not compile"
-            nothing = Row(without, changed.placement, None, None, None, None)
+            nothing = AblationRow(without, changed.placement, None, None, None, None)
             rows.append(nothing._replace(why=f"{what}: {error}"))
         else:
             rows.append(_row(without, found, made.cycles, target._replace(settings=changed)))
     return rows
 
 
-def _row(without: str | None, made: Compiled, whole: int, target: Target) -> Row:
+def _row(without: str | None, made: Compiled, whole: int, target: Target) -> AblationRow:
     verified, cycles, signal = made.verified, made.cycles, None
     if verified is not None and verified.attempts:
         signal = verified.attempts[verified.number].score.signal
     host = sum(step["do"] in HOST_WORK for step in made.host)
-    row = Row(without, target.settings.placement, cycles, cycles / whole, host, signal)
+    row = AblationRow(without, target.settings.placement, cycles, cycles / whole, host, signal)
     if not made.ports:
         return row
     run = _run(made, target)

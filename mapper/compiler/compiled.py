@@ -14,7 +14,7 @@ from mapper.compiler.partition.functions import Partition
 from mapper.compiler.partition.hostplan import Step as HostStep
 from mapper.compiler.quantisation.losses import LayerLoss
 from mapper.compiler.quantisation.verify import Verified
-from mapper.compiler.tiling.packing import Packing
+from mapper.compiler.tiling.packing import PackingCycles
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Compiled:
     host_weights: NDArray[np.int8]
     results: list[Lying]
     ports: list[tuple[int, int]]
-    packing: Packing
+    packing: PackingCycles
     host: list[HostStep]
     verified: Verified | None
     losses: list[LayerLoss]

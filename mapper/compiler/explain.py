@@ -32,7 +32,7 @@ HEAVY = ("Conv", "Gemm", "MatMul", "Pool", "Add", "Sum", "ReduceMean")
 """Parts of operator names; a matching node names its macro node."""
 
 
-class Row(NamedTuple):
+class NodeRow(NamedTuple):
     """Where a node of the model runs.
 
     function : name of the function that it runs in, or None
@@ -49,7 +49,7 @@ class Row(NamedTuple):
     remedy: str | None = None
 
 
-def explain(model: Model, settings: CompileSettings) -> list[Row]:
+def explain(model: Model, settings: CompileSettings) -> list[NodeRow]:
     """Return a row for each node of a model, in the order of its file."""
     if model.quantised:
         graph = built(model, settings.keep, CONSTANTS.name not in settings.off)
@@ -60,7 +60,7 @@ def explain(model: Model, settings: CompileSettings) -> list[Row]:
     flatten_rest(graph)
     parts = divide(graph, fuse(graph, FUSE.name not in settings.off))
     kinds = {part.name: part.kind for part in model.parts}
-    found: dict[str, Row] = {}
+    found: dict[str, NodeRow] = {}
     for number, function in enumerate(parts.functions):
         for macro in parts.macros[function.first : function.stop]:
             _macro(macro, parts.names()[number], kinds, found)
@@ -82,7 +82,7 @@ def _drop_scales(graph: Graph) -> None:
             graph.remove(node, node.inputs[0])
 
 
-def _macro(macro: Macro, function: str, kinds: dict[str, str], found: dict[str, Row]) -> None:
+def _macro(macro: Macro, function: str, kinds: dict[str, str], found: dict[str, NodeRow]) -> None:
     """Add the node that names a macro node, and the nodes folded into it."""
     names = [name for name in macro.sources if name in kinds]
     names += [name for node in (macro.sign,) if node for name in node.sources if name in kinds]
@@ -98,7 +98,7 @@ def _macro(macro: Macro, function: str, kinds: dict[str, str], found: dict[str, 
         why = "a convolution with a kernel as large as its map"
     elif first == "conv" and not heavy:
         why = "a depthwise convolution with one factor per channel"
-    found.setdefault(leader, Row(leader, kinds[leader], "core", function, leader, why))
+    found.setdefault(leader, NodeRow(leader, kinds[leader], "core", function, leader, why))
     for name in names:
         if name != leader:
             why = (
@@ -106,10 +106,10 @@ def _macro(macro: Macro, function: str, kinds: dict[str, str], found: dict[str, 
                 if name in own
                 else "runs after it on the same tile, unless a pass separates them"
             )
-            found.setdefault(name, Row(name, kinds[name], "folded", function, leader, why))
+            found.setdefault(name, NodeRow(name, kinds[name], "folded", function, leader, why))
 
 
-def _other(node: Node, parts: Partition, kinds: dict[str, str], found: dict[str, Row]) -> None:
+def _other(node: Node, parts: Partition, kinds: dict[str, str], found: dict[str, NodeRow]) -> None:
     """Add a host node, or a node that shares memory."""
     for name in node.sources:
         kind = kinds.get(name)
@@ -117,22 +117,22 @@ def _other(node: Node, parts: Partition, kinds: dict[str, str], found: dict[str,
             continue
         if isinstance(node.operator, Host):
             why = node.operator.why
-            found[name] = Row(name, kind, "host", None, None, why, hint(kind, why))
+            found[name] = NodeRow(name, kind, "host", None, None, why, hint(kind, why))
         elif isinstance(node.operator, SHARES):
             why = "its parts share one region: no data moves"
-            found[name] = Row(name, kind, "vanished", None, None, why)
+            found[name] = NodeRow(name, kind, "vanished", None, None, why)
 
 
-def _vanished(name: str, kind: str, role: str, graph: Graph) -> Row:
+def _vanished(name: str, kind: str, role: str, graph: Graph) -> NodeRow:
     whys = {
         "constant": "constants only: evaluated at compile time",
         "left out": "only names results for the user: left out",
         "view": "changes only the shape or order, and moves no data",
     }
-    return Row(name, kind, "vanished", None, None, whys[role])
+    return NodeRow(name, kind, "vanished", None, None, whys[role])
 
 
-def explain_json(rows: list[Row]) -> dict[str, Any]:
+def explain_json(rows: list[NodeRow]) -> dict[str, Any]:
     """Return rows and counts per kind as a JSON object."""
     counts = Counter(row.where for row in rows)
     return {
@@ -143,5 +143,5 @@ def explain_json(rows: list[Row]) -> dict[str, Any]:
     }
 
 
-def write_explain(folder: Path, rows: list[Row]) -> None:
+def write_explain(folder: Path, rows: list[NodeRow]) -> None:
     write_file(folder / EXPLAIN, (json.dumps(explain_json(rows), indent=1) + "\n").encode())

@@ -10,7 +10,7 @@ from mapper.compiler.codegen.builder import Choices
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Host
 from mapper.compiler.memory.planner import blocks_of
-from mapper.compiler.multicore.job import Job
+from mapper.compiler.multicore.job import CompileJob
 from mapper.compiler.multicore.room import require_room_on_one, require_room_on_several
 from mapper.compiler.multicore.spread import runs_on_one
 from mapper.compiler.partition.functions import divide
@@ -28,7 +28,7 @@ from mapper.errors import DoesNotFitError, MapperError
 
 def job_of(
     graph: Graph, shape: NpuShape, settings: CompileSettings, chip: Chip, log: list[str]
-) -> Job:
+) -> CompileJob:
     """Optimise an integer graph and divide it into functions.
 
     log : extended
@@ -49,7 +49,7 @@ def job_of(
             raise MapperError(f"no node runs on a core{_first_reason(graph)}")
     with stage("execution order"):
         partition = divide(graph, macros)
-    return Job(partition, places, shape, choices, settings, HostLink.of(chip.host))
+    return CompileJob(partition, places, shape, choices, settings, HostLink.of(chip.host))
 
 
 def _first_reason(graph: Graph) -> str:

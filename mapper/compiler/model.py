@@ -20,7 +20,7 @@ from mapper.compiler.ir.node import ASKED, SHARES, Dequantise, Host, Node, Quant
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.quantisation.exact import exact_tails
 from mapper.compiler.quantisation.join import join
-from storage.formats.layers.onnxgraph import Node as OnnxNode
+from storage.formats.layers.onnxgraph import OnnxNode
 
 HANDLERS: dict[str, Handler] = {**FLOAT, **QUANTISED, **QOPERATORS, **MOVING, **INTEGERS}
 """Handlers of all nodes, for models in floating point and in integers."""
@@ -35,7 +35,7 @@ that remain in real numbers.
 """
 
 
-class Part(NamedTuple):
+class NodeRole(NamedTuple):
     """A model node that no graph node computes.
 
     role : constant, left out (it only names results), or a view of another value
@@ -65,7 +65,7 @@ class Model(NamedTuple):
     opsets: list[tuple[str, int]]
     quantised: bool
     build: Callable[[Collection[str]], Graph]
-    parts: list[Part] = []  # noqa: RUF012
+    parts: list[NodeRole] = []  # noqa: RUF012
     build_in_part: Callable[[Collection[str]], Graph] | None = None
     data: bytes | None = None
     guessed: bool = False
@@ -123,14 +123,14 @@ def built(model: Model, kept: Collection[str], fold: bool = True) -> Graph:
     return model.build({**dict.fromkeys(graph.folded, UNFOLDED), **asked})
 
 
-def _parts(reader: Reader) -> list[Part]:
+def _parts(reader: Reader) -> list[NodeRole]:
     def role(node: OnnxNode) -> Literal["constant", "left out", "view"]:
         if node.name in reader.graph.left_out:
             return "left out"
         made = next((reader.values.get(name) for name in node.proto.output), None)
         return "view" if isinstance(made, View) else "constant"
 
-    return [Part(node.name, node.kind, role(node)) for node in reader.model.nodes]
+    return [NodeRole(node.name, node.kind, role(node)) for node in reader.model.nodes]
 
 
 def _with_exact_tails(read: Read) -> Callable[[Collection[str]], Graph]:

@@ -23,7 +23,7 @@ from mapper.compiler.artifacts.report import Report, report_of, write_report
 from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.compiled import Compiled
 from mapper.compiler.dumps import write_graphs, write_loops
-from mapper.compiler.explain import Row, write_explain
+from mapper.compiler.explain import NodeRow, write_explain
 from mapper.compiler.quantisation.ranges_file import write_ranges
 from mapper.compiler.stages import Clock, stage
 from storage.formats.layers.onnxgraph import whole_model
@@ -54,7 +54,7 @@ class Dumps(NamedTuple):
     emit : requested outputs, `c` or `loops`
     """
 
-    rows: list[Row]
+    rows: list[NodeRow]
     graphs: bool = False
     emit: tuple[str, ...] = ()
 

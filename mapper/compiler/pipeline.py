@@ -18,7 +18,7 @@ from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.jobs import job_of, require_room
 from mapper.compiler.model import Model, built
-from mapper.compiler.multicore.job import Job, Made
+from mapper.compiler.multicore.job import CompileJob, Made
 from mapper.compiler.multicore.one import on_one_core
 from mapper.compiler.multicore.spread import refusal, runs_on_one, spread, usable_places
 from mapper.compiler.optimise import optimised
@@ -33,7 +33,7 @@ from mapper.compiler.quantisation.verify import Verified, request_of, verified
 from mapper.compiler.requirements import require_core
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.stages import stage
-from mapper.compiler.tiling.packing import Packing, packing_cost
+from mapper.compiler.tiling.packing import PackingCycles, packing_cost
 from mapper.compiler.transforms.base import Context
 from mapper.compiler.transforms.constants import CONSTANTS
 from mapper.compiler.transforms.registry import (
@@ -118,7 +118,7 @@ def _compiled(
     )
 
 
-def _on_cores(job: Job, chip: Chip, log: list[str], notes: list[str]) -> Made:
+def _on_cores(job: CompileJob, chip: Chip, log: list[str], notes: list[str]) -> Made:
     """Return programs for all cores, or for one core if only one is allowed or possible."""
     if not runs_on_one(job, chip):
         return spread(job, chip, log)
@@ -128,7 +128,7 @@ def _on_cores(job: Job, chip: Chip, log: list[str], notes: list[str]) -> Made:
     return on_one_core(job, places[0], log)
 
 
-def _packing(code: CoreCode, macros: list[Macro], shape: NpuShape, chunk: int) -> Packing:
+def _packing(code: CoreCode, macros: list[Macro], shape: NpuShape, chunk: int) -> PackingCycles:
     """Return the cost of packing on a core, compared with packing of all maps on the host."""
     functions = [code.program[begin:stop] for begin, stop in code.spans]
     return packing_cost(functions, macros, shape, chunk, Preloaded.of(code.tables, code.preset))

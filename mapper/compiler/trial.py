@@ -8,12 +8,12 @@ from dataclasses import replace
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.builder import Choices
 from mapper.compiler.codegen.placement import plan_weights
-from mapper.compiler.codegen.program import Core, emitted, memory_sizes
+from mapper.compiler.codegen.program import CoreTarget, emitted, memory_sizes
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.parts import part_of
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.memory.planner import Stored, memory_use, plan_memory
+from mapper.compiler.memory.planner import PlannedMaps, memory_use, plan_memory
 from mapper.compiler.memory.regions import lanes_of, share
 from mapper.compiler.partition.functions import divide
 from mapper.compiler.program.preloaded import Preloaded
@@ -60,11 +60,11 @@ def taken(
         sweep(POOL_FIRST, part, context)
         places, _ = share(part, lanes_of(shape))
         partition = divide(part, fuse(part, context=context))
-        stored = Stored(partition.macros, partition.written(), partition.read(), places)
+        stored = PlannedMaps(partition.macros, partition.written(), partition.read(), places)
         regions = plan_memory(stored, shape.columns, 0)
         weights = plan_weights(partition.macros, shape, "optimal")
         functions = [(one.first, one.stop) for one in partition.functions]
-        core = Core.alone(shape, regions, weights)
+        core = CoreTarget.alone(shape, regions, weights)
         made = emitted(partition.macros, functions, core, choices, [])
         emitter, ends = made.emitter, made.ends
         used = max(memory_use(regions).used, emitter.area.stop, shape.map_vectors)
@@ -90,7 +90,7 @@ def memory_needed(graph: Graph, shape: NpuShape, reuse: bool) -> int:
     try:
         places, _ = share(whole, {"int8": 1, "bits": 1})
         partition = divide(whole, fuse(whole))
-        stored = Stored(partition.macros, partition.written(), partition.read(), places)
+        stored = PlannedMaps(partition.macros, partition.written(), partition.read(), places)
         return memory_use(plan_memory(stored, shape.columns, 0, reuse)).used
     finally:
         for tensor, is_stored, address in kept:

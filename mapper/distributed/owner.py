@@ -19,7 +19,7 @@ import numpy as np
 
 from mapper.distributed.engine_settings import KEEP, MALLOC
 from mapper.distributed.executor import Gathering, LocalShardExecutor
-from mapper.distributed.relay import Node, Passing
+from mapper.distributed.relay import Passing, RelayNode
 from mapper.distributed.sections import Sections, write_pairs
 from mapper.distributed.sent import nbytes, to_send, total_to_send
 from mapper.distributed.shard import State
@@ -105,7 +105,7 @@ class Owner:
                 self._executor.begin(self._state)
         return Answer(None)
 
-    def relay(self, update: Update, down: Sequence[Node]) -> Answer:
+    def relay(self, update: Update, down: Sequence[RelayNode]) -> Answer:
         """Update the state and pass the update on; answers the workers below that have it."""
         start = time.process_time()
         passing = Passing(update, nbytes(update), down)

@@ -23,16 +23,16 @@ SLOWEST = 1e7  # transfer time at this rate, bytes per second
 class Reach(Protocol):
     """Reference to an owner, used by other workers."""
 
-    def relay(self, update: Update, down: Sequence[Node]) -> Any:
+    def relay(self, update: Update, down: Sequence[RelayNode]) -> Any:
         """Return the future of `Owner.relay`."""
 
 
-class Node(NamedTuple):
+class RelayNode(NamedTuple):
     """Node of the tree: a worker's number, its reference, and the nodes that it sends to."""
 
     worker: int
     reach: Reach
-    down: tuple[Node, ...]
+    down: tuple[RelayNode, ...]
 
     @property
     def height(self) -> int:
@@ -40,12 +40,12 @@ class Node(NamedTuple):
         return 1 + max((node.height for node in self.down), default=0)
 
 
-def tree(workers: Sequence[tuple[int, Reach]]) -> tuple[Node, ...]:
+def tree(workers: Sequence[tuple[int, Reach]]) -> tuple[RelayNode, ...]:
     """Return the nodes that the driver sends to, with all others below them."""
 
-    def nodes(first: int) -> tuple[Node, ...]:
+    def nodes(first: int) -> tuple[RelayNode, ...]:
         places = range(first, min(first + FAN_OUT, len(workers)))
-        return tuple(Node(*workers[place], nodes(FAN_OUT * (place + 1))) for place in places)
+        return tuple(RelayNode(*workers[place], nodes(FAN_OUT * (place + 1))) for place in places)
 
     return nodes(0)
 
@@ -53,11 +53,11 @@ def tree(workers: Sequence[tuple[int, Reach]]) -> tuple[Node, ...]:
 class Passing:
     """An update on its way to the nodes below a worker."""
 
-    def __init__(self, update: Update, size: int, down: Sequence[Node]) -> None:
+    def __init__(self, update: Update, size: int, down: Sequence[RelayNode]) -> None:
         """size : bytes of the update."""
         self._level = WAITS + size / SLOWEST
         self._began = time.monotonic()
-        self._calls: list[tuple[Node, Any]] = []
+        self._calls: list[tuple[RelayNode, Any]] = []
         for node in down:
             with suppress(OSError, RuntimeError):  # the worker is lost
                 self._calls.append((node, node.reach.relay(update, node.down)))

@@ -121,7 +121,7 @@ def write_pairs(
         for _ in found:  # lets the generator finish
             raise AssertionError("more results than chunks")
 
-    def packed(some: list[Pairs]) -> Piece | None:
+    def packed(some: list[Pairs]) -> SectionPiece | None:
         return pack_pairs(some, sections) if some else None
 
     written, counts = 0, np.zeros(sections.per_file, np.int64)
@@ -141,7 +141,7 @@ def write_pairs(
     return written, counts
 
 
-class Piece(NamedTuple):
+class SectionPiece(NamedTuple):
     """Packed connections of some chunks: number and frame of each section that has any.
 
     counts : connections per section, shape (sections,)
@@ -151,7 +151,7 @@ class Piece(NamedTuple):
     counts: Int64
 
 
-def pack_pairs(pairs: Sequence[Pairs], sections: Sections) -> Piece:
+def pack_pairs(pairs: Sequence[Pairs], sections: Sections) -> SectionPiece:
     """Pack connections at both ends, with equal ones added up.
 
     A frame is a list of lists: first the vertices that have connections, ascending, then the
@@ -175,7 +175,7 @@ def pack_pairs(pairs: Sequence[Pairs], sections: Sections) -> Piece:
             np.concatenate([zeros, weights[first:last]]),
         )
         frames.append((int(own[0]) >> sections.bits, frame))
-    return Piece(frames, counts)
+    return SectionPiece(frames, counts)
 
 
 def read_pairs(sections: Sections, first: int, last: int, entries: int) -> tuple[Int64, Int32]:

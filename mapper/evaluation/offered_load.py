@@ -20,11 +20,11 @@ from chipsim.chip.presets import from_fields
 from chipsim.noc.demand import Demand
 from chipsim.noc.mesh import DEPTH, Mesh
 from chipsim.traffic.arrays import Traffic, Units, measure
-from chipsim.traffic.latency import Latency, Sent, latency
+from chipsim.traffic.latency import PacketLatency, RouterTraffic, latency
 from mapper.errors import MapperError
 from mapper.evaluation.mapped import open_mapped
 from mapper.results.mapping_file import mapping_in
-from mapper.scoring.measure import Synapses, measure_network
+from mapper.scoring.measure import OutgoingSynapses, measure_network
 from storage.store.network import RATE, NetworkFile
 
 BUSY = 0.5
@@ -53,7 +53,7 @@ class Offered:
     tick_cycles: float | None
     rate: float
     own: float
-    latency: Callable[[float], Latency]
+    latency: Callable[[float], PacketLatency]
 
     def scaled(self, scale: float) -> Demand:
         """Return the load at a scale; raise `MapperError` if a node exceeds 1 flit per cycle."""
@@ -129,10 +129,10 @@ def _offered(
         tick_cycles = demand.busiest(mesh) / BUSY
     if tick_cycles is not None:
         demand = demand.scaled(1 / tick_cycles)
-    sent = Sent(traffic.unicast_links, traffic.unicast_turns, traffic.profile.outgoing)
+    sent = RouterTraffic(traffic.unicast_links, traffic.unicast_turns, traffic.profile.outgoing)
     per_cycle = unit / tick_cycles if tick_cycles else 0.0
 
-    def expected(scale: float) -> Latency:
+    def expected(scale: float) -> PacketLatency:
         return latency(chip, sent, per_cycle * scale)
 
     return Offered(mesh, packets, demand, tick_cycles, total, own, expected)
@@ -192,7 +192,7 @@ class _OnePerCore:
     def block_count(self) -> int:
         return self.network.block_count
 
-    def read_block(self, index: int) -> Synapses:
+    def read_block(self, index: int) -> OutgoingSynapses:
         indptr, targets, weights = self.network.read_outgoing(index)
         first = self.network.block_bounds(index)[0]
         degree = np.diff(indptr)
@@ -206,7 +206,7 @@ class _OnePerCore:
         chosen = np.sort(np.unique(keys, return_index=True)[1])
         kept = own[chosen]
         ends = np.concatenate([[0], np.cumsum(np.bincount(kept, minlength=degree.size))])
-        return Synapses(first, (ends.astype(np.int64), targets[chosen], rates[kept]))
+        return OutgoingSynapses(first, (ends.astype(np.int64), targets[chosen], rates[kept]))
 
 
 def busiest_links(flits: NDArray[Any], count: int) -> Iterator[tuple[int, int, int, float]]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from chipsim.noc.mesh import Mesh
-from chipsim.ticks.events import Lists, add_events
+from chipsim.ticks.events import SynapseLists, add_events
 from chipsim.ticks.routes import core_routes, tree_routes
 from chipsim.ticks.run import TickRun, TickSimulator
 from chipsim.ticks.state import Routes
@@ -44,7 +44,7 @@ class Slots:
     neurons: Int64
     slot: Int64
     first: Int64
-    lists: Lists
+    lists: SynapseLists
     parameters: SpikingNetwork
 
     @classmethod
@@ -66,7 +66,7 @@ class Slots:
             neurons,
             slot,
             first,
-            Lists(
+            SynapseLists(
                 _indptr([core.route_indptr for core in cores]),
                 axons[routes[:, 1] * tables.width + routes[:, 0]] + routes[:, 2],
                 _indptr([core.synapse_indptr for core in cores]),

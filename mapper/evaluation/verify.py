@@ -286,7 +286,7 @@ def _mixed(*columns: NDArray[np.int64]) -> int:
     return int(state.sum(dtype=np.uint64))
 
 
-class Sums(NamedTuple):
+class RecordSums(NamedTuple):
     """Sums over the records of some blocks.
 
     forward, backward : hashes of the synapses as listed by their sources and their targets
@@ -301,7 +301,7 @@ class Sums(NamedTuple):
     weights: WeightCheck
 
 
-def sum_blocks(blocks: range, path: Path) -> Sums:
+def sum_blocks(blocks: range, path: Path) -> RecordSums:
     """Read some blocks; raise `CheckFailedError` for an error in one of them."""
     reader = SlowReader(path)
     try:
@@ -332,7 +332,7 @@ def sum_blocks(blocks: range, path: Path) -> Sums:
             backward += _mixed(*(column[~ahead] for column in swapped))
             entries += part.owner.size
             weight += int(part.weight.sum())
-        return Sums(entries, weight, forward, backward, reader.longest, weights)
+        return RecordSums(entries, weight, forward, backward, reader.longest, weights)
     finally:
         reader.close()
 

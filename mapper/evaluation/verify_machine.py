@@ -69,7 +69,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class MachineLayout:
     """A machine as described by a report; unit : of costs."""
 
     across: Axis
@@ -78,7 +78,7 @@ class Layout:
     parts: dict[str, tuple[int, int]]
 
     @classmethod
-    def of(cls, chip: Mapping[str, Any]) -> Layout | None:
+    def of(cls, chip: Mapping[str, Any]) -> MachineLayout | None:
         """Return the layout of a chip; None if it has no keys of a machine."""
         if not any(key in chip for key in KEYS):
             return None
@@ -199,7 +199,7 @@ def _steps(
 class WalkedLinks:
     """Loads of the links between the routers of a machine; like `verify_traffic.Links`."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: MachineLayout) -> None:
         self._layout = layout
         columns, rows = layout.routers
         self._loads = np.zeros((4, rows, columns), np.int64)
@@ -260,10 +260,10 @@ class WalkedLinks:
         return found
 
 
-class Costs:
+class DistanceCosts:
     """Sums of distance costs over unicast spikes and over packets to cores."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: MachineLayout) -> None:
         self._layout = layout
         self.total = self.farthest = self.casts = 0
         self.cut = dict.fromkeys(layout.parts, 0)
@@ -280,7 +280,7 @@ class Costs:
         """Add packets from core to core."""
         self.casts += int((self._layout.cost(a, b) * rate).sum())
 
-    def join(self, other: Costs) -> None:
+    def join(self, other: DistanceCosts) -> None:
         """Add other spikes and packets."""
         self.total += other.total
         self.casts += other.casts

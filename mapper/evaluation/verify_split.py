@@ -20,7 +20,7 @@ Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class RelayTable:
     """Arrays of a mapping, each of shape (helpers,): see `save_mapping` of `mapper.results`."""
 
     core: Int64
@@ -46,7 +46,7 @@ def require_arrays(path: Path, values: int) -> None:
         raise CheckFailedError(f"{path}: an array of {longest} bytes exceeds {values} numbers")
 
 
-def read_table(path: Path, neurons: int) -> Table | None:
+def read_table(path: Path, neurons: int) -> RelayTable | None:
     """Return the table of helpers of a mapping, None without one. Raises `CheckFailedError`."""
     names = [f"helper_{name}" for name in ("core", "neuron", "first", "last")]
     try:
@@ -66,7 +66,7 @@ def read_table(path: Path, neurons: int) -> Table | None:
         raise CheckFailedError(
             f"{path}: the columns of its table of relay neurons differ in length"
         )
-    table = Table(*columns)
+    table = RelayTable(*columns)
     for name, ids in (("neuron", table.neuron), ("first", table.first), ("last", table.last)):
         if ids.size and (ids.min() < 0 or ids.max() >= neurons):
             raise CheckFailedError(f"{path}: helper_{name} is outside 0..{neurons - 1}")
@@ -83,7 +83,7 @@ def read_table(path: Path, neurons: int) -> Table | None:
 class SplitReader:
     """A network with helpers after its neurons, read block by block like the network itself."""
 
-    def __init__(self, reader: SlowReader, table: Table, folder: Path) -> None:
+    def __init__(self, reader: SlowReader, table: RelayTable, folder: Path) -> None:
         if reader.meta["undirected"]:
             raise CheckFailedError(f"{folder}: neurons of an undirected network were split")
         self.meta = reader.meta
@@ -148,7 +148,7 @@ class SplitReader:
         return helper, source, part.weight[there]
 
 
-def check_counts(folder: Path, stated: Any, table: Table | None) -> None:
+def check_counts(folder: Path, stated: Any, table: RelayTable | None) -> None:
     """Check the counts of split neurons in report.json against the mapping."""
     names = ("neurons", "helpers", "helpers_of_a_neuron_max")
     said = [stated.get(name) if isinstance(stated, dict) else 0 for name in names]

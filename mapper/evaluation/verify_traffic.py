@@ -19,7 +19,7 @@ MERGE = 1 << 24  # pairs of cores that are buffered before equal ones are added 
 MOST_WORK = 1 << 33  # limit of routers visited for all target cores together: some minutes
 
 
-class Links:
+class LinkLoads:
     """Loads of the links of a mesh of routers with row-first routes."""
 
     def __init__(self, width: int, height: int) -> None:
@@ -71,7 +71,7 @@ class Links:
             np.add.at(ahead, (low[goes], x[goes]), weight[goes])
             np.add.at(ahead, (high[goes], x[goes]), -weight[goes])
 
-    def join(self, other: Links) -> None:
+    def join(self, other: LinkLoads) -> None:
         """Add the loads by other spikes."""
         self._steps += other._steps
 

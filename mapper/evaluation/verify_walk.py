@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from mapper.evaluation.verify import Connections, SlowReader
 from mapper.evaluation.verify_energy import link_costs
 from mapper.evaluation.verify_latency import Routers, Steps
-from mapper.evaluation.verify_machine import Costs, Layout, WalkedLinks
+from mapper.evaluation.verify_machine import DistanceCosts, MachineLayout, WalkedLinks
 from mapper.evaluation.verify_split import SplitReader
 from mapper.evaluation.verify_ticks import Activity
-from mapper.evaluation.verify_traffic import Flows, Links
+from mapper.evaluation.verify_traffic import Flows, LinkLoads
 
 LIMITS = ("neurons", "synapses", "axons_in", "axons_out")
 
@@ -40,17 +40,17 @@ class Walk:
         self._times = np.array(link_costs(chip, "latency")) + chip["latency_router"]
         self._chip = chip
         self._core, self._cores = core, cores
-        self.layout = Layout.of(chip)
+        self.layout = MachineLayout.of(chip)
         self.size = chip["width"], chip["height"]
-        self.costs: Costs | None = None
+        self.costs: DistanceCosts | None = None
         self.routes: tuple[WalkedLinks, ...] = ()
-        self.links: Links | WalkedLinks
-        self.casts: Links | WalkedLinks
-        self.trees: Links | WalkedLinks
+        self.links: LinkLoads | WalkedLinks
+        self.casts: LinkLoads | WalkedLinks
+        self.trees: LinkLoads | WalkedLinks
         if self.layout is None:
-            self.links, self.casts, self.trees = (Links(*self.size) for _ in range(3))
+            self.links, self.casts, self.trees = (LinkLoads(*self.size) for _ in range(3))
         else:
-            self.size, self.costs = self.layout.routers, Costs(self.layout)
+            self.size, self.costs = self.layout.routers, DistanceCosts(self.layout)
             self.routes = tuple(WalkedLinks(self.layout) for _ in range(3))
             self.links, self.casts, self.trees = self.routes
         self.sent = {way: np.zeros(cores, np.int64) for way in ("synapse", "core")}

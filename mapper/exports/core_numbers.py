@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hw.core.network import NO_LEAK, SpikingNetwork
 from hw.core.shape import CoreShape
 from mapper.errors import MapperError
-from mapper.exports.model import Floats, Int64, Model
+from mapper.exports.model import Floats, Int64, NeuronModel
 from storage.formats.losses import Loss
 
 LARGEST_SCALE = 60  # as a power of two; beyond it a float64 has no significant digits left
@@ -39,7 +39,7 @@ class CoreNumbers:
     losses: tuple[Loss, ...]
 
 
-def core_numbers(model: Model, shape: CoreShape, quantise: bool, where: str) -> CoreNumbers:
+def core_numbers(model: NeuronModel, shape: CoreShape, quantise: bool, where: str) -> CoreNumbers:
     """Convert a model to integers for cores of a shape.
 
     quantise : whether numbers may be rounded
@@ -99,7 +99,7 @@ def core_numbers(model: Model, shape: CoreShape, quantise: bool, where: str) -> 
     return CoreNumbers(numbers, exponent.astype(np.int64), model.inputs, tuple(losses))
 
 
-def _rounded(model: Model, exponent: Int64, shape: CoreShape) -> Floats:
+def _rounded(model: NeuronModel, exponent: Int64, shape: CoreShape) -> Floats:
     """Return the integer weights, shape (synapses,).
 
     exponent : of each neuron; decremented for neurons whose rounded weights add up beyond the range
@@ -116,7 +116,7 @@ def _rounded(model: Model, exponent: Int64, shape: CoreShape) -> Floats:
         exponent[over] -= 1
 
 
-def _currents(model: Model) -> list[Loss]:
+def _currents(model: NeuronModel) -> list[Loss]:
     return [loss for loss in model.losses if loss.kind == "currents"]
 
 
@@ -129,7 +129,7 @@ def _leaks(decay: Floats, shape: CoreShape) -> tuple[Int64, NDArray[np.bool_]]:
     return leak, ~none & (0.5 ** np.maximum(leak, 0) != decay)
 
 
-def _least_exponents(model: Model, threshold: Floats) -> Int64:
+def _least_exponents(model: NeuronModel, threshold: Floats) -> Int64:
     """Return the least power of two that makes all numbers of a neuron integers."""
     own = [_fraction_bits(model.bias), _fraction_bits(model.potential)]
     if model.subtract:  # otherwise a threshold between two integers is equivalent to the next one
@@ -149,7 +149,7 @@ def _fraction_bits(values: Floats) -> Int64:
     return found
 
 
-def _largest_exponents(model: Model, threshold: Floats, shape: CoreShape) -> Int64:
+def _largest_exponents(model: NeuronModel, threshold: Floats, shape: CoreShape) -> Int64:
     """Return the largest power of two for which numbers fit in cores, shape (neurons,)."""
     n = model.neurons
     # per sign: largest weight and sum; without -0.0, to avoid division by it
@@ -173,7 +173,7 @@ def _largest_exponents(model: Model, threshold: Floats, shape: CoreShape) -> Int
 
 
 def _losses(
-    model: Model,
+    model: NeuronModel,
     numbers: SpikingNetwork,
     scale: Floats,
     rounded: NDArray[np.bool_],

@@ -27,7 +27,7 @@ from amaranth.hdl import Shape
 from msgspec import to_builtins
 from numpy.typing import NDArray
 
-from hw.core.shape import CoreShape, Table
+from hw.core.shape import CoreShape, DestinationTable
 from hw.errors import HwError
 from hw.tables import CoreTables
 from mapper.errors import MapperError
@@ -102,23 +102,27 @@ def load_words(tables: CoreTables, shape: CoreShape) -> NDArray[Any]:
     ndarray of uint64, or of Python integers if they are wider.
     """
     heads = {
-        Table.FANOUTS: _heads(tables.route_indptr),
-        Table.AXONS: _heads(tables.synapse_indptr),
+        DestinationTable.FANOUTS: _heads(tables.route_indptr),
+        DestinationTable.AXONS: _heads(tables.synapse_indptr),
     }
     plain = {
-        Table.NEURONS: tables.parameters,
-        Table.ROUTES: tables.routes,
-        Table.SYNAPSES: tables.synapses,
+        DestinationTable.NEURONS: tables.parameters,
+        DestinationTable.ROUTES: tables.routes,
+        DestinationTable.SYNAPSES: tables.synapses,
     }
     names = {
-        Table.NEURONS: _FIELDS["parameters"],
-        Table.ROUTES: _FIELDS["routes"],
-        Table.SYNAPSES: _FIELDS["synapses"],
+        DestinationTable.NEURONS: _FIELDS["parameters"],
+        DestinationTable.ROUTES: _FIELDS["routes"],
+        DestinationTable.SYNAPSES: _FIELDS["synapses"],
     }
     kind: Any = np.uint64 if shape.load.size <= 64 else object
-    parts = [_pack(shape.load, {"table": Table.USED, "address": 0, "data": tables.used}, 1, kind)]
+    parts = [
+        _pack(
+            shape.load, {"table": DestinationTable.USED, "address": 0, "data": tables.used}, 1, kind
+        )
+    ]
     for table, (layout, _) in shape.memories.items():
-        if table == Table.POTENTIALS:
+        if table == DestinationTable.POTENTIALS:
             rows = tables.potentials.size
             data = _pack_one(tables.potentials, 0, Shape.cast(layout).width, kind)
         else:

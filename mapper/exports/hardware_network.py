@@ -94,7 +94,7 @@ def read_spiking(
 
 
 def tables_of(folder: Path, network: SpikingNetwork, shape: CoreShape) -> ChipTables:
-    """Return the tables of the cores that a network was mapped to, for `hw.chip.Chip`.
+    """Return the tables of the cores that a network was mapped to, for `hw.chip.ChipDesign`.
 
     folder : output folder of `mapper run`
     shape : of the chip's cores, with the coordinates of its mesh (`hw.chip.chip_shape`)

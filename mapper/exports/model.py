@@ -34,7 +34,7 @@ PARAMETERS = ("threshold", "leak", "bias")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Model:
+class NeuronModel:
     """Neurons and synapses, of shape (neurons,) and (synapses,).
 
     source, target, weight : a spike of the source charges the target by its weight, one tick later
@@ -65,7 +65,7 @@ class Model:
         return self.threshold.size
 
 
-def read_model(network: NetworkFile, options: dict[str, Any]) -> Model:
+def read_model(network: NetworkFile, options: dict[str, Any]) -> NeuronModel:
     """Return the model of a network with synaptic weights.
 
     options : tick_length, in the unit of the time constants, and reset, "zero" or "subtract"; or
@@ -86,7 +86,7 @@ def read_model(network: NetworkFile, options: dict[str, Any]) -> Model:
         raise UsageError("--tick-length is for the time constants of a network; leave it out")
     n = network.vertices
     source, target, weight = _synapses(network)
-    return Model(
+    return NeuronModel(
         source, target, weight,
         np.full(n, 0.0 if options.get("leak") is None else 0.5 ** options["leak"]),
         np.full(n, float(options.get("bias", 0))),
@@ -97,7 +97,7 @@ def read_model(network: NetworkFile, options: dict[str, Any]) -> Model:
 
 def _of_neurons(
     network: NetworkFile, neurons: Neurons, tick: float | None, subtract: bool
-) -> Model:
+) -> NeuronModel:
     values, leaky = neurons.parameters, neurons.of_kind(*LEAKY)
     if leaky.any() and tick is None:
         tau = float(values["tau"][leaky].min())
@@ -120,7 +120,7 @@ def _of_neurons(
     reset = np.zeros_like(decay) if subtract else values["v_reset"]
     threshold = np.where(neurons.of_kind(*SILENT), np.inf, values["v_threshold"] - reset)
     source, target, weight = _synapses(network)
-    return Model(
+    return NeuronModel(
         source,
         target,
         weight * charge[target],

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from chipsim.chip.machine import STRAIGHT
 from mapper.graph.by_label import by_label
 from mapper.graph.rows import HeldRows
-from mapper.hop_refinement.mesh import CUT, Mesh, _apart
+from mapper.hop_refinement.mesh import CUT, CoreMesh, _apart
 from mapper.runtime.random import accepted, next_random
 from mapper.runtime.stopping import Stop, slices
 
@@ -40,7 +40,7 @@ def _change(ids, weights, a, b, core, grid):
     return change
 
 
-class Lists(NamedTuple):
+class CoreLists(NamedTuple):
     """The vertices of each core.
 
     members : shape (cores, places), rows of vertices with free slots at the end
@@ -155,7 +155,7 @@ class Cooling:
 def anneal_mapping(
     rows: HeldRows,
     core: NDArray[np.int32],
-    mesh: Mesh,
+    mesh: CoreMesh,
     cooling: Cooling,
     seed: int,
     fixed: NDArray[np.bool_] | None = None,
@@ -177,7 +177,7 @@ def anneal_mapping(
     count, order = np.diff(by_core.start), by_core.members
     members = np.full((cores, int(count.max()) + SPARE), -1, np.int32)
     members[core[order], by_core.place[order]] = order
-    lists, grid = Lists(members, count, by_core.place.astype(np.int64)), mesh.grid
+    lists, grid = CoreLists(members, count, by_core.place.astype(np.int64)), mesh.grid
     strength = float(rows.weights.sum(dtype=np.int64)) / n
     state = np.random.default_rng([seed, n]).integers(1, 1 << 62, 1).astype(np.uint64)
     each = cooling.count(n)

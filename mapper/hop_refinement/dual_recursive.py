@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mapper.graph.csr import Csr
 from mapper.graph.distance import along
 from mapper.graph.rows import HeldRows
-from mapper.hop_refinement.mesh import Mesh
+from mapper.hop_refinement.mesh import CoreMesh
 from mapper.partitioning.multilevel_bisection import BisectionEffort, bisect_graph
 from mapper.partitioning.recursive_splitting import split_limits
 
@@ -83,7 +83,7 @@ class _Region:
     places: Int64
 
     @classmethod
-    def of(cls, cores: Int64, mesh: Mesh) -> _Region:
+    def of(cls, cores: Int64, mesh: CoreMesh) -> _Region:
         cells = np.column_stack([cores % mesh.width, cores // mesh.width])
         return cls(cores, cells[:, 0], cells[:, 1], mesh.axes.places(cells))
 
@@ -93,7 +93,7 @@ class _Region:
         found: Int64 = self.places.min(axis=0) + self.places.max(axis=0)
         return found
 
-    def halves(self, mesh: Mesh) -> tuple[_Region, _Region]:
+    def halves(self, mesh: CoreMesh) -> tuple[_Region, _Region]:
         """Cut across the longer side, into halves of nearly equal numbers of cores."""
         span = np.ptp(self.places, axis=0)
         # Cores of a tile have the same position.
@@ -111,7 +111,7 @@ class _Region:
 
 
 def place_by_dual_recursive_bipartitioning(
-    rows: HeldRows, mesh: Mesh, effort: BisectionEffort, seed: int
+    rows: HeldRows, mesh: CoreMesh, effort: BisectionEffort, seed: int
 ) -> NDArray[np.int32]:
     """Return the core of every vertex; cores may slightly exceed their capacity.
 

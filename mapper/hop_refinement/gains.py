@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from chipsim.chip.machine import STRAIGHT
 from mapper.graph.csr import Chunk
 from mapper.graph.distance import along
-from mapper.hop_refinement.mesh import Mesh, _apart
+from mapper.hop_refinement.mesh import CoreMesh, _apart
 from mapper.partitioning.kway_refinement import Moves, Seeker
 from mapper.runtime.threads import WorkspacePool
 
@@ -186,7 +186,7 @@ def _sums(width: int, height: int) -> Sums:
 class SeekHops(Seeker):
     """Seeks the core with the fewest hops to a vertex's neighbours; parts are core ids."""
 
-    def __init__(self, mesh: Mesh, fixed: NDArray[np.bool_] | None = None) -> None:
+    def __init__(self, mesh: CoreMesh, fixed: NDArray[np.bool_] | None = None) -> None:
         """fixed : ndarray[bool], shape (vertices,), vertices that must not move"""
         self._fixed, self._grid = fixed, mesh.grid
         self._workspaces = WorkspacePool(partial(_sums, mesh.width, mesh.height))

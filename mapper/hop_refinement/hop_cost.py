@@ -7,7 +7,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.graph.rows import Rows
-from mapper.hop_refinement.mesh import Mesh, _apart
+from mapper.hop_refinement.mesh import CoreMesh, _apart
 from mapper.runtime.threads import ThreadTeam
 
 
@@ -24,7 +24,7 @@ def _hop_cost(chunk, core, grid):
     return total
 
 
-def hop_cost(rows: Rows, core: NDArray[np.int32], mesh: Mesh, team: ThreadTeam) -> int:
+def hop_cost(rows: Rows, core: NDArray[np.int32], mesh: CoreMesh, team: ThreadTeam) -> int:
     """Return the hops of all connections, each counted at both of its ends.
 
     core : ndarray[int32], shape (vertices,); on a flat mesh hops are the cut weight, on a machine

@@ -24,7 +24,7 @@ Int32 = NDArray[np.int32]
 
 
 class Grid(NamedTuple):
-    """A mesh as kernels use it: column and row of every core, the other fields as in `Mesh`.
+    """A mesh as kernels use it: column and row of every core, the other fields as in `CoreMesh`.
 
     x, y : coordinates of every core, shape (cores,)
     """
@@ -49,7 +49,7 @@ def _apart(a, b, grid):
 
 
 @dataclass(frozen=True, slots=True)
-class Mesh:
+class CoreMesh:
     """Columns and rows of the cores, and their capacities (0: not usable).
 
     most : the cap on distances, `HOPS` or `CUT`
@@ -63,12 +63,12 @@ class Mesh:
     coordinates: Axes | None = None
 
     @classmethod
-    def of(cls, chip: Chip, capacities: Int64) -> Mesh:
+    def of(cls, chip: Chip, capacities: Int64) -> CoreMesh:
         """Return the mesh of a chip; capacities : capacity of each core, shape (cores,)"""
         return cls(chip.width, chip.height, capacities, HOPS, chip.axes)
 
     @classmethod
-    def flat(cls, capacities: Int64) -> Mesh:
+    def flat(cls, capacities: Int64) -> CoreMesh:
         """Return cores, or parts, without positions; their hops are the cut weight."""
         return cls(capacities.size, 1, capacities, CUT)
 

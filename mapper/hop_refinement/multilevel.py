@@ -21,7 +21,7 @@ from mapper.hop_refinement.annealing import Cooling, anneal_mapping
 from mapper.hop_refinement.dual_recursive import place_by_dual_recursive_bipartitioning
 from mapper.hop_refinement.gains import SeekHops
 from mapper.hop_refinement.hop_cost import hop_cost
-from mapper.hop_refinement.mesh import CUT, Mesh
+from mapper.hop_refinement.mesh import CUT, CoreMesh
 from mapper.hop_refinement.partners import pairs_of
 from mapper.hop_refinement.tiles import exchange_in_tiles, tiles_of
 from mapper.partitioning.kway_refinement import SeekCut, Seeker, refine_round
@@ -85,7 +85,7 @@ class Levels:
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class RefinementEffort:
     """Work that multilevel refinement may do.
 
     gathered : bytes for rows of tiles that are not held in memory
@@ -126,12 +126,12 @@ def first_parts(
     parts: int,
     capacity: int,
     starts: int,
-    effort: Effort,
+    effort: RefinementEffort,
     seed: int,
     team: ThreadTeam,
 ) -> Int32:
     """Return the partition with the smallest cut of several; parts may exceed the capacity."""
-    mesh = Mesh.flat(np.full(parts, capacity, np.int64))
+    mesh = CoreMesh.flat(np.full(parts, capacity, np.int64))
 
     def start(index: int) -> tuple[int, int, Int32]:
         with ThreadTeam(1, team.stop) as alone:
@@ -148,7 +148,7 @@ def first_parts(
     return uncoarsen(Levels([rows], []), part, mesh, effort, seed, team)
 
 
-def objective_key(rows: Rows, core: Int32, mesh: Mesh, team: ThreadTeam) -> tuple[int, int]:
+def objective_key(rows: Rows, core: Int32, mesh: CoreMesh, team: ThreadTeam) -> tuple[int, int]:
     """Return the excess over core capacities, and the hops, as a key: smaller is better."""
     block_weights = np.bincount(core, weights=rows.sizes, minlength=mesh.capacities.size).astype(
         np.int64
@@ -161,7 +161,7 @@ def objective_key(rows: Rows, core: Int32, mesh: Mesh, team: ThreadTeam) -> tupl
 def pairwise_fm(
     rows: Rows,
     core: Int32,
-    mesh: Mesh,
+    mesh: CoreMesh,
     rounds: int,
     memory: int,
     seed: int,
@@ -185,7 +185,7 @@ def pairwise_fm(
     return saved
 
 
-def _seeker(mesh: Mesh, fixed: NDArray[np.bool_] | None) -> Seeker:
+def _seeker(mesh: CoreMesh, fixed: NDArray[np.bool_] | None) -> Seeker:
     if mesh.most == CUT:  # parts without positions: nothing is pinned yet
         return SeekCut(mesh.capacities.size)
     return SeekHops(mesh, fixed)
@@ -194,8 +194,8 @@ def _seeker(mesh: Mesh, fixed: NDArray[np.bool_] | None) -> Seeker:
 def uncoarsen(
     levels: Levels,
     core: Int32,
-    mesh: Mesh,
-    effort: Effort,
+    mesh: CoreMesh,
+    effort: RefinementEffort,
     seed: int,
     team: ThreadTeam,
     on_level: OnLevel = ignore,
@@ -215,7 +215,13 @@ def uncoarsen(
 
 
 def _refined(
-    levels: Levels, depth: int, core: Int32, mesh: Mesh, effort: Effort, seed: int, team: ThreadTeam
+    levels: Levels,
+    depth: int,
+    core: Int32,
+    mesh: CoreMesh,
+    effort: RefinementEffort,
+    seed: int,
+    team: ThreadTeam,
 ) -> Int32:
     """Refine one level: anneal and keep the result if it is better, then exchange.
 
@@ -247,8 +253,8 @@ def has_hubs(rows: Rows) -> bool:
 def refine_levels(
     levels: Levels,
     core: Int32,
-    mesh: Mesh,
-    effort: Effort,
+    mesh: CoreMesh,
+    effort: RefinementEffort,
     seed: int,
     team: ThreadTeam,
     on_level: OnLevel = ignore,

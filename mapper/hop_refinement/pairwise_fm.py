@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mapper.graph.by_label import ByLabel, by_label
 from mapper.graph.csr import Csr
-from mapper.hop_refinement.mesh import Mesh, _apart
+from mapper.hop_refinement.mesh import CoreMesh, _apart
 from mapper.partitioning.two_way_fm import PATIENT, new_queues, two_way_fm
 from mapper.runtime.threads import ThreadTeam
 
@@ -137,7 +137,7 @@ class Batches(Protocol):
 
 def pairwise_fm_round(
     some: Batches,
-    mesh: Mesh,
+    mesh: CoreMesh,
     core: Int32,
     sizes: Int64,
     sets: Sequence[Int64],

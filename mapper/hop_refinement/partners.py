@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from mapper.graph.affinity import favourites
 from mapper.graph.rows import Rows
-from mapper.hop_refinement.mesh import CUT, DIAGONAL, NEAR, Mesh
+from mapper.hop_refinement.mesh import CUT, DIAGONAL, NEAR, CoreMesh
 from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
 PARTNERS = 10  # partners of a part, at most, unless it is a top partner of another
 
 
 def pairs_of(
-    rows: Rows, core: NDArray[np.int32], mesh: Mesh, corners: bool, team: ThreadTeam
+    rows: Rows, core: NDArray[np.int32], mesh: CoreMesh, corners: bool, team: ThreadTeam
 ) -> list[NDArray[np.int64]]:
     """Return the sets of pairs of cores for exchanges; see `partners`.
 

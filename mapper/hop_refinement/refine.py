@@ -18,8 +18,14 @@ from mapper.graph.rows import Rows
 from mapper.hop_refinement.annealing import Cooling
 from mapper.hop_refinement.gains import SeekHops
 from mapper.hop_refinement.hop_cost import hop_cost
-from mapper.hop_refinement.mesh import CUT, Mesh
-from mapper.hop_refinement.multilevel import BISECTION, SETTLED, Effort, Levels, refine_levels
+from mapper.hop_refinement.mesh import CUT, CoreMesh
+from mapper.hop_refinement.multilevel import (
+    BISECTION,
+    SETTLED,
+    Levels,
+    RefinementEffort,
+    refine_levels,
+)
 from mapper.hop_refinement.partners import pairs_of
 from mapper.hop_refinement.tiles import exchange_in_tiles, tiles_of
 from mapper.hop_refinement.v_cycle import refine_by_chains
@@ -49,11 +55,11 @@ class Mapped:
 
     levels: Levels
     core: NDArray[np.int32]
-    mesh: Mesh
+    mesh: CoreMesh
     on_levels: bool = False
 
 
-def level_effort(settings: Settings, plan: Plan, entries: int, proposals: int) -> Effort:
+def level_effort(settings: Settings, plan: Plan, entries: int, proposals: int) -> RefinementEffort:
     """Return the work that multilevel refinement may do in a run.
 
     entries : of the finest level
@@ -63,7 +69,7 @@ def level_effort(settings: Settings, plan: Plan, entries: int, proposals: int) -
     cooling = Cooling(proposals) if proposals else None
     rounds = max(1, settings.exchanges // FOR_A_LEVEL)
     bisection = BISECTION._replace(tries=settings.level_tries, passes=settings.level_fm_passes)
-    return Effort(
+    return RefinementEffort(
         plan.gathered, HELD_BYTES * plan.sampled, rounds, cooling, plan.chains, bisection,
         light=not settings.exchanges,
     )  # fmt: skip

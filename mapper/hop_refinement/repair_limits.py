@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.hop_cost import hop_cost
-from mapper.hop_refinement.mesh import Mesh
+from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hop_refinement.multilevel import Levels
 from mapper.hop_refinement.refine import Mapped, refine_mapping
-from mapper.limits.axons import Job
+from mapper.limits.axons import LimitJob
 from mapper.limits.combined import CombinedCapacity
 from mapper.limits.constraints import Constraints
 from mapper.limits.enforce import Items, repair
@@ -26,7 +26,7 @@ from mapper.runtime.threads import ThreadTeam
 
 
 def refine_and_repair(
-    job: Job,
+    job: LimitJob,
     combined: CombinedCapacity,
     rows: Rows,
     place: NDArray[np.int32],
@@ -45,7 +45,7 @@ def refine_and_repair(
     # Pinned items count neither as size nor as capacity.
     rows = rows.with_sizes(np.where(pinned, 0, combined.sizes))
     capacities = capacities_beside_pins(job.chip.cores, place, combined, pinned)
-    mesh = Mesh.of(job.chip, capacities)
+    mesh = CoreMesh.of(job.chip, capacities)
     levels = Levels([rows], [], pinned if pinned.any() else None)
     exact = combined.exact and not job.axon_limited
     limits, weight = job.load.limits, weight_of_excess(job.load.limits)
@@ -84,7 +84,11 @@ def refine_and_repair(
 
 
 def unless_over_limits(
-    job: Job, found: NDArray[np.int32], place: NDArray[np.int32], monitor: Monitor, team: ThreadTeam
+    job: LimitJob,
+    found: NDArray[np.int32],
+    place: NDArray[np.int32],
+    monitor: Monitor,
+    team: ThreadTeam,
 ) -> NDArray[np.int32]:
     """Return the refined core of every item, or the placed one if a core is above a limit."""
     limits = job.load.limits

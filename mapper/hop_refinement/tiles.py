@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mapper.graph.by_label import sums_by_label
 from mapper.graph.rows import HeldRows, Rows
-from mapper.hop_refinement.mesh import Mesh
+from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hop_refinement.pairwise_fm import Batch, pairwise_fm_round
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam
@@ -89,7 +89,7 @@ class Gatherer:
 
 
 @dataclass
-class Group:
+class TileGroup:
     """Consecutive tiles whose rows are in memory together.
 
     cores : mask of their cores
@@ -101,7 +101,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Tile:
+class CoreTile:
     """Cores that exchange vertices among themselves.
 
     cores : ndarray[bool], shape (cores of the chip,)
@@ -111,7 +111,7 @@ class Tile:
 
     cores: NDArray[np.bool_]
     gatherer: Gatherer
-    group: Group | None
+    group: TileGroup | None
 
     def batches(self, pairs: Int64, core: Int32) -> Iterator[tuple[slice, Batch]]:
         """Yield slices of a list of pairs of the tile's cores, and the rows of their vertices.
@@ -137,12 +137,12 @@ class Tile:
 def tiles_of(
     rows: Rows,
     core: Int32,
-    mesh: Mesh,
+    mesh: CoreMesh,
     memory: int,
     turned: bool,
     team: ThreadTeam,
     advance: Advance = ignore,
-) -> list[list[Tile]]:
+) -> list[list[CoreTile]]:
     """Return the tiles of each colour; a single tile with all cores if rows are in memory.
 
     memory : bytes for rows that are not held in memory
@@ -152,23 +152,23 @@ def tiles_of(
     gatherer = Gatherer(rows, most, team, advance)
     if isinstance(rows, HeldRows):
         every = np.ones(cores, np.bool_)
-        return [[Tile(every, gatherer, Group(every))]]
+        return [[CoreTile(every, gatherer, TileGroup(every))]]
     needs = gatherer.needs(core, cores)
     tile, colour = tile_of_cores(needs, mesh.width, turned, TILE_ENTRIES)
     entries = np.bincount(tile, weights=needs, minlength=colour.size).astype(np.int64)
-    found: list[list[Tile]] = []
-    group, left = Group(np.zeros(cores, np.bool_)), most
+    found: list[list[CoreTile]] = []
+    group, left = TileGroup(np.zeros(cores, np.bool_)), most
     for one in range(COLOURS):
         found.append([])
         for index in np.flatnonzero((colour == one) & (entries > 0)).tolist():
             mine = tile == index
             if entries[index] > left:
-                group, left = Group(np.zeros(cores, np.bool_)), most
+                group, left = TileGroup(np.zeros(cores, np.bool_)), most
             fits = entries[index] <= most
             if fits:
                 group.cores |= mine
                 left -= int(entries[index])
-            found[-1].append(Tile(mine, gatherer, group if fits else None))
+            found[-1].append(CoreTile(mine, gatherer, group if fits else None))
     return found
 
 
@@ -204,8 +204,8 @@ def _part(x: Int64, length: int, parts: int, turned: bool) -> Int64:
 
 
 def exchange_in_tiles(
-    colours: Sequence[Sequence[Tile]],
-    mesh: Mesh,
+    colours: Sequence[Sequence[CoreTile]],
+    mesh: CoreMesh,
     core: Int32,
     sizes: Int64,
     sets: Sequence[Int64],

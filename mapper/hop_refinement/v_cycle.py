@@ -15,8 +15,8 @@ from mapper.graph.csr import Chunk
 from mapper.graph.rows import HeldRows, Rows
 from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold
 from mapper.hop_refinement.hop_cost import hop_cost
-from mapper.hop_refinement.mesh import Mesh
-from mapper.hop_refinement.multilevel import Effort, Levels, uncoarsen
+from mapper.hop_refinement.mesh import CoreMesh
+from mapper.hop_refinement.multilevel import Levels, RefinementEffort, uncoarsen
 from mapper.partitioning.label_propagation import cluster_vertices
 from mapper.runtime.threads import ThreadTeam
 
@@ -102,8 +102,8 @@ def _coarsen(
 def refine_by_v_cycle(
     rows: Rows,
     core: NDArray[np.int32],
-    mesh: Mesh,
-    effort: Effort,
+    mesh: CoreMesh,
+    effort: RefinementEffort,
     seed: int,
     team: ThreadTeam,
     fixed: NDArray[np.bool_] | None = None,
@@ -131,8 +131,8 @@ def refine_by_v_cycle(
 def refine_by_chains(
     rows: Rows,
     core: NDArray[np.int32],
-    mesh: Mesh,
-    effort: Effort,
+    mesh: CoreMesh,
+    effort: RefinementEffort,
     seed: int,
     team: ThreadTeam,
     fixed: NDArray[np.bool_] | None = None,

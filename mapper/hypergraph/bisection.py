@@ -15,7 +15,7 @@ from mapper.hypergraph.coarsening import coarsen
 from mapper.hypergraph.fm import (
     ENOUGH,
     EVERYWHERE,
-    Search,
+    FmSearch,
     _grow,
     _search,
     _unload,
@@ -32,7 +32,7 @@ REPEATED = 1_000_000  # maximum pins in all runs of one bisection, if there are 
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class BisectionEffort:
     """Parameters of bisections.
 
     tries : starts on the coarsest level
@@ -50,7 +50,11 @@ class Effort:
 
 
 def bisect(
-    graph: Hypergraph, wanted: int, capacities: Int64, effort: Effort, rng: np.random.Generator
+    graph: Hypergraph,
+    wanted: int,
+    capacities: Int64,
+    effort: BisectionEffort,
+    rng: np.random.Generator,
 ) -> Int32:
     """Return the side of every vertex, 0 or 1; side 0 gets about `wanted`, within `capacities`.
 
@@ -67,7 +71,11 @@ def bisect(
 
 
 def _bisect(
-    graph: Hypergraph, wanted: int, capacities: Int64, effort: Effort, rng: np.random.Generator
+    graph: Hypergraph,
+    wanted: int,
+    capacities: Int64,
+    effort: BisectionEffort,
+    rng: np.random.Generator,
 ) -> Int32:
     """Run one bisection: coarsen, bisect, refine while uncoarsening."""
     levels: list[tuple[Hypergraph, Int32]] = []
@@ -82,7 +90,7 @@ def _bisect(
         coarse = below
     slack = int(coarse.sizes.max()) if levels else 0
     side = _start(coarse, wanted, capacities + slack, effort, rng)
-    search = Search(effort.passes, EVERYWHERE, effort.patience, late=effort.late)
+    search = FmSearch(effort.passes, EVERYWHERE, effort.patience, late=effort.late)
     for finer, cluster in reversed(levels):
         side = side[cluster]
         slack = int(finer.sizes.max()) if finer is not graph else 0
@@ -91,7 +99,11 @@ def _bisect(
 
 
 def _start(
-    graph: Hypergraph, wanted: int, capacities: Int64, effort: Effort, rng: np.random.Generator
+    graph: Hypergraph,
+    wanted: int,
+    capacities: Int64,
+    effort: BisectionEffort,
+    rng: np.random.Generator,
 ) -> Int32:
     """Grow several sides from random vertices, refine them by FM, and return the best."""
     best, best_cost = np.zeros(graph.vertices, np.int32), (1 << 62, 0)
@@ -125,7 +137,7 @@ def partition_by_bisection(
     graph: Hypergraph,
     parts: int,
     capacity: int,
-    effort: Effort,
+    effort: BisectionEffort,
     rng: np.random.Generator,
     stop: Stop | None = None,
 ) -> Int32:

@@ -300,7 +300,7 @@ def _grow(s, q, first, wanted):
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class FmSearch:
     """Parameters of refinement; the first pass is one search from the whole boundary.
 
     passes : passes over all vertices
@@ -320,7 +320,7 @@ class Search:
 
 
 def refine(
-    graph: Hypergraph, part: Int32, capacities: Int64, effort: Search, rng: np.random.Generator
+    graph: Hypergraph, part: Int32, capacities: Int64, effort: FmSearch, rng: np.random.Generator
 ) -> int:
     """Unload overfull parts, then refine; `part` is changed in place.
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mapper.hypergraph.bisection import SHRINKS, Effort, partition_by_bisection
+from mapper.hypergraph.bisection import SHRINKS, BisectionEffort, partition_by_bisection
 from mapper.hypergraph.coarsening import coarsen, join_twins
-from mapper.hypergraph.fm import Search, refine
+from mapper.hypergraph.fm import FmSearch, refine
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, connectivity
 from mapper.hypergraph.rebisection import PairEffort, rebisect_pairs
 from mapper.runtime.stopping import Stop
@@ -38,8 +38,8 @@ class PartitionEffort:
         of the search
     """
 
-    bisection: Effort
-    search: Search
+    bisection: BisectionEffort
+    search: FmSearch
     v_cycles: int
     rebisections: int
 
@@ -152,7 +152,7 @@ def _refined_upwards(
     levels: list[tuple[Hypergraph, Int32]],
     part: Int32,
     capacities: Int64,
-    search: Search,
+    search: FmSearch,
     rng: np.random.Generator,
     stop: Stop,
 ) -> Int32:

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from mapper.graph.by_label import by_label
-from mapper.hypergraph.bisection import Effort, bisect
+from mapper.hypergraph.bisection import BisectionEffort, bisect
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, connectivity, make_hypergraph
 from mapper.runtime.threads import ThreadTeam
 
@@ -96,7 +96,7 @@ class PairEffort:
     """
 
     rounds: int
-    bisection: Effort
+    bisection: BisectionEffort
 
 
 def rebisect_pairs(
@@ -163,7 +163,7 @@ def _cut(
     part: Int32,
     pair: tuple[int, int],
     capacities: Int64,
-    effort: Effort,
+    effort: BisectionEffort,
     seed: list[int],
 ) -> tuple[int, Int64]:
     """Bisect two parts again; return the gain, and the vertices that change sides."""

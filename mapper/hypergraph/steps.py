@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from mapper.graph.csr import Subgraph
 from mapper.graph.rows import Rows
-from mapper.hop_refinement.mesh import Mesh
-from mapper.hypergraph.bisection import Effort
+from mapper.hop_refinement.mesh import CoreMesh
+from mapper.hypergraph.bisection import BisectionEffort
 from mapper.hypergraph.expected_reach import NetSample, refine_by_reach
-from mapper.hypergraph.fm import Search
+from mapper.hypergraph.fm import FmSearch
 from mapper.hypergraph.hypergraph import Hypergraph, connectivity
 from mapper.hypergraph.net_rows import NetReader, net_traffic, read_sample
 from mapper.hypergraph.partition import PartitionEffort, partition_hypergraph
@@ -85,8 +85,10 @@ def _partition_effort(pins: int, context: Context) -> PartitionEffort:
     if plan.brief:
         tries, budget = min(tries, BRIEF_TRIES), min(budget, BRIEF_BUDGET)
     half = max(1, tries // 2)
-    bisection = Effort(half, 3, 100, 1, True) if late else Effort(tries, 3, 100, half)
-    search = Search(settings.refinement_passes, 25, 150, budget, plan.gathered, late)
+    bisection = (
+        BisectionEffort(half, 3, 100, 1, True) if late else BisectionEffort(tries, 3, 100, half)
+    )
+    search = FmSearch(settings.refinement_passes, 25, 150, budget, plan.gathered, late)
     if plan.brief:
         return PartitionEffort(bisection, search, v_cycles=0, rebisections=0)
     return PartitionEffort(bisection, search, settings.cycles, settings.recuts)
@@ -194,7 +196,7 @@ def refine_places(
 def refine_trees(
     nets: Hypergraph,
     core: NDArray[np.int32],
-    mesh: Mesh,
+    mesh: CoreMesh,
     context: Context,
     on_better: OnMapping,
 ) -> NDArray[np.int32]:

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 
 from mapper.graph.distance import along
-from mapper.hop_refinement.mesh import Mesh
+from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hypergraph.hypergraph import Hypergraph, Int32
 from mapper.hypergraph.members import members_of, relocate, swap
 from mapper.hypergraph.thin_nets import CORE, SYNAPSE, Float64, TickNets
@@ -237,7 +237,7 @@ def _anneal(t, costs, loads, members, count, place, width, order, proposals, tem
 
 
 def tick_state(
-    nets: TickNets, core: Int32, mesh: Mesh, costs: TickCosts
+    nets: TickNets, core: Int32, mesh: CoreMesh, costs: TickCosts
 ) -> tuple[Trees, TickLoads]:
     """Return the bounds of a mapping; they share its array of cores."""
     graph = nets.graph
@@ -275,7 +275,7 @@ class TickSchedule(NamedTuple):
 def anneal_ticks(
     nets: TickNets,
     core: Int32,
-    mesh: Mesh,
+    mesh: CoreMesh,
     costs: TickCosts,
     schedule: TickSchedule,
     seed: int,
@@ -325,7 +325,7 @@ def anneal_ticks(
     return best_core
 
 
-def _saved(graph: Hypergraph, core: Int32, mesh: Mesh) -> int:
+def _saved(graph: Hypergraph, core: Int32, mesh: CoreMesh) -> int:
     """Return the hops of the packets of a mapping."""
     return new_trees(graph, core.copy(), mesh.capacities, mesh.width, 0, False, mesh.axes)[1]
 

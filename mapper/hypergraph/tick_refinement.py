@@ -10,7 +10,7 @@ import numpy as np
 
 from chipsim.chip.model import Chip
 from mapper.errors import UsageError
-from mapper.hop_refinement.mesh import Mesh
+from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64
 from mapper.hypergraph.thin_nets import (
     CORE,
@@ -80,7 +80,12 @@ def _wanted(vertices: int, context: Context) -> int:
 
 
 def thinned_if_many(
-    nets: Hypergraph, core: Int32, mesh: Mesh, neurons: Int64, costs: TickCosts, context: Context
+    nets: Hypergraph,
+    core: Int32,
+    mesh: CoreMesh,
+    neurons: Int64,
+    costs: TickCosts,
+    context: Context,
 ) -> TickNets:
     """Return all nets, or thinned nets if time is short.
 
@@ -95,7 +100,7 @@ def thinned_if_many(
     return thin_nets(lists, nets.sizes, neurons, core, most, costs.delivery, settings.seed_of(41))
 
 
-def _work(nets: TickNets, core: Int32, mesh: Mesh, context: Context) -> float:
+def _work(nets: TickNets, core: Int32, mesh: CoreMesh, context: Context) -> float:
     """Return the slots that a proposal visits: all nets of a vertex, usually twice, to undo it.
 
     Half of the proposals move vertices of the slowest cores, which may be in far more nets than
@@ -116,7 +121,7 @@ def _work(nets: TickNets, core: Int32, mesh: Mesh, context: Context) -> float:
 def refine_by_ticks(
     nets: TickNets,
     core: Int32,
-    mesh: Mesh,
+    mesh: CoreMesh,
     costs: TickCosts,
     context: Context,
     cycles_of: Callable[[Int32], float],

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mapper.hop_refinement.mesh import Mesh
+from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hypergraph.coarsening import coarsen, join_twins
 from mapper.hypergraph.hypergraph import Hypergraph, Int32
 from mapper.hypergraph.trees import TreePrices, anneal_trees, new_trees
@@ -62,7 +62,7 @@ def packet_effort(proposals: float) -> TreeEffort:
 def refine_by_trees(
     graph: Hypergraph,
     core: Int32,
-    mesh: Mesh,
+    mesh: CoreMesh,
     effort: TreeEffort,
     seed: int,
     stop: Stop | None = None,
@@ -112,7 +112,7 @@ def refine_by_trees(
     return (on, before, after) if after < before else (core, before, before)
 
 
-def _proposals(graph: Hypergraph, core: Int32, mesh: Mesh, effort: TreeEffort) -> int:
+def _proposals(graph: Hypergraph, core: Int32, mesh: CoreMesh, effort: TreeEffort) -> int:
     """Return the proposals on a level, limited by visited slots: all nets of a vertex, twice."""
     trees, _ = new_trees(graph, core.copy(), mesh.capacities, mesh.width)
     reached = np.repeat(trees.used.astype(np.int64), np.diff(graph.start)).sum()

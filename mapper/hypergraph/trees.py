@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from chipsim.chip.machine import Axes, flat_axes
 from mapper.graph.distance import along, towards
-from mapper.hop_refinement.mesh import Mesh
+from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64
 from mapper.hypergraph.members import members_of, relocate, swap
 from mapper.runtime.random import accepted, next_random
@@ -338,7 +338,7 @@ class TreePrices(NamedTuple):
 def anneal_trees(
     graph: Hypergraph,
     core: Int32,
-    mesh: Mesh,
+    mesh: CoreMesh,
     prices: TreePrices,
     temperatures: NDArray[np.float64],
     proposals: int,

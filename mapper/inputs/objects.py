@@ -20,13 +20,13 @@ def write_object(source: Source, path: Path, effort: Effort) -> None:
     """
     from storage.errors import BadInputError
     from storage.formats.base import kept_weights
-    from storage.formats.objects import Neurons, write_edges, write_matrix, write_networkx
+    from storage.formats.objects import NeuronProperties, write_edges, write_matrix, write_networkx
 
     network = source.network
     rates: Any = None if source.word is not None else source.rates  # files of rates are read later
     weights, _ = kept_weights(source.weights_are or "rate", True, source.word)
     given: dict[str, Any] = {
-        "neurons": Neurons(source.sizes, rates, weights=weights),
+        "neurons": NeuronProperties(source.sizes, rates, weights=weights),
         "memory": effort.memory // 4,
         "threads": effort.threads,
     }

@@ -20,7 +20,7 @@ from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
 from mapper.limits.combined import ENOUGH, CombinedCapacity, combine_capacity
 from mapper.limits.constraints import Constraints
-from mapper.limits.enforce import Effort, Items, Load, most_used, repair
+from mapper.limits.enforce import Items, Load, RepairBudget, most_used, repair
 from mapper.limits.use import (
     AXONS_IN,
     AXONS_OUT,
@@ -48,7 +48,7 @@ Attempt = Callable[[CombinedCapacity, int], tuple[NDArray[np.int32], int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class LimitJob:
     """A network, its items, and the chip whose limits apply.
 
     load, fans : of the single neurons
@@ -82,7 +82,9 @@ class Job:
         return bool(most_in > self.load.limits[AXONS_IN] or most_out > self.load.limits[AXONS_OUT])
 
 
-def make_job(graph: Graph, chip: Chip, threads: int, constraints: Constraints | None = None) -> Job:
+def make_job(
+    graph: Graph, chip: Chip, threads: int, constraints: Constraints | None = None
+) -> LimitJob:
     """Return the job of a network; scans its connections only if the chip limits them."""
     limits = limits_of(chip)
     if (limits[SYNAPSES:] < NO_LIMIT).any():
@@ -91,11 +93,11 @@ def make_job(graph: Graph, chip: Chip, threads: int, constraints: Constraints | 
         fans = Fans(*np.zeros((2, graph.vertices), np.int64))
     load = Load(graph, graph.vertex_sizes(), fans.into, limits, chip.single_target)
     items = Items.single(graph.vertices) if constraints is None else constraints.items()
-    return Job(chip, load, fans, items)
+    return LimitJob(chip, load, fans, items)
 
 
 def partition_within_limits(
-    job: Job,
+    job: LimitJob,
     attempt: Attempt,
     attempts: int,
     memory: int,
@@ -118,7 +120,7 @@ def partition_within_limits(
     most = _most_sharing(demands, limits, job.cores)
     sharing = np.zeros(2)
     allowed = np.ones(job.cores, np.bool_)
-    effort = Effort.of(job.load)
+    effort = RepairBudget.of(job.load)
     for number in range(attempts):
         combined = combine_capacity(demands, limits, sharing, job.cores)
         part, parts = attempt(combined, number)
@@ -174,7 +176,7 @@ def _most_sharing(
 
 
 def _next_sharing(
-    job: Job, part: NDArray[np.int32], use: Use, sharing: NDArray[np.float64]
+    job: LimitJob, part: NDArray[np.int32], use: Use, sharing: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return the sharing that the parts above a limit need; unchanged where no part is above."""
     following = sharing.copy()

@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.graph.by_label import by_label
-from mapper.limits.exchange import Lists, Net, Search, Targets, _fill_table, _relieve
+from mapper.limits.exchange import ExchangeSearch, LinkedLists, Net, Targets, _fill_table, _relieve
 from mapper.limits.use import (
     AXONS_IN,
     AXONS_OUT,
@@ -36,7 +36,7 @@ FEW = 6  # stalled passes in a row that end a repair
 CHAINS, MORE_CHAINS = 48, 1 << 14  # chains tried per part; total over the last few parts
 WORK = 100  # maximum visits per gathered source in a pass
 LEAST_WORK = 50_000_000  # source visits that are always allowed
-IN_ALL = 2  # such passes, over all synapses, in all repairs that share an `Effort`
+IN_ALL = 2  # such passes, over all synapses, in all repairs that share an `RepairBudget`
 
 
 @njit(cache=True, nogil=True)
@@ -125,7 +125,7 @@ class Load:
 
 
 @dataclass(slots=True)
-class Effort:
+class RepairBudget:
     """Remaining work budget of repairs, in visited sources; the same on every machine.
 
     stopped : a repair ended because the budget was used up or the rest was out of reach
@@ -135,7 +135,7 @@ class Effort:
     stopped: bool = False
 
     @classmethod
-    def of(cls, load: Load) -> Effort:
+    def of(cls, load: Load) -> RepairBudget:
         return cls(IN_ALL * (WORK * int(load.fan_in.sum()) + LEAST_WORK))
 
 
@@ -148,7 +148,7 @@ def repair(
     memory: int,
     seed: int,
     team: ThreadTeam,
-    effort: Effort | None = None,
+    effort: RepairBudget | None = None,
 ) -> Use:
     """Move items until no part is above a limit, no move helps, or the work budget is used up.
 
@@ -164,7 +164,7 @@ def repair(
     use = load.count(place[items.item], parts, team)
     left = int(excess(use.table, limits, weight).sum())
     stalled = 0
-    effort = effort or Effort.of(load)
+    effort = effort or RepairBudget.of(load)
     for number in range(PASSES):
         if left == 0:
             break
@@ -223,7 +223,7 @@ def _exchange(
     allowed: NDArray[np.bool_],
     rng: np.random.Generator,
     team: ThreadTeam,
-    effort: Effort,
+    effort: RepairBudget,
 ) -> None:
     """Run one pass: gather and move; `place` changes in place, `use` becomes stale."""
     graph, limits, weight = load.graph, load.limits, weight_of_excess(load.limits)
@@ -252,8 +252,10 @@ def _exchange(
     )
     used = np.array([_fill_table(inside, start, end, rows, place, parts, keys, counts), most_pairs])
     net = Net(items.item, first_member, members, sizes, fan_in, start, end, rows, items.fixed)
-    search = Search(place, use.reach, use.table, limits, weight, keys, counts, used, load.copies)
-    lists = Lists(np.full(parts, -1, np.int64), *np.full((2, items.count), -1, np.int64))
+    search = ExchangeSearch(
+        place, use.reach, use.table, limits, weight, keys, counts, used, load.copies
+    )
+    lists = LinkedLists(np.full(parts, -1, np.int64), *np.full((2, items.count), -1, np.int64))
     _link(inside, place, lists)
     targets = np.flatnonzero(active & allowed)
     state = rng.integers(1, 2**63, 1, dtype=np.uint64)

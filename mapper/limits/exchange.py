@@ -44,7 +44,7 @@ class Net(NamedTuple):
     fixed: NDArray[np.bool_]
 
 
-class Search(NamedTuple):
+class ExchangeSearch(NamedTuple):
     """The parts of all items and their use; everything but limits and weights changes.
 
     part : part of every item
@@ -67,7 +67,7 @@ class Search(NamedTuple):
     copies: bool
 
 
-class Lists(NamedTuple):
+class LinkedLists(NamedTuple):
     """Linked lists of the items of each active part, -1 at the ends."""
 
     head: NDArray[np.int64]

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.errors import DoesNotFitError
-from mapper.limits.axons import Job, lacking
+from mapper.limits.axons import LimitJob, lacking
 from mapper.limits.constraints import Constraints
 from mapper.limits.enforce import Items, repair
 from mapper.limits.use import excess, weight_of_excess
@@ -46,7 +46,7 @@ def core_of_items(
     cell: NDArray[np.int32],
     part: NDArray[np.int32],
     constraints: Constraints | None,
-    job: Job,
+    job: LimitJob,
     memory: int,
     seed: int,
     team: ThreadTeam,
@@ -64,7 +64,7 @@ def core_of_items(
 
 
 def keep_pins(
-    job: Job,
+    job: LimitJob,
     place: NDArray[np.int32],
     pinned: NDArray[np.int32],
     memory: int,

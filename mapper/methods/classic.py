@@ -6,7 +6,7 @@ from mapper.graph.contraction import contract
 from mapper.graph.csr import Subgraph
 from mapper.graph.rows import StreamedRows, weight_shift
 from mapper.limits.combined import CombinedCapacity, Resized
-from mapper.methods.steps import Int32, Method, Run
+from mapper.methods.steps import Int32, MappingRun, Method
 from mapper.partitioning.bisection import whole
 from mapper.partitioning.classic import partition_classic
 from mapper.runtime.checkpoint import Checkpoint
@@ -16,7 +16,7 @@ from mapper.scoring.stage_costs import StageCosts
 class Classic(Method):
     """Pairwise coarsening, bisection and refinement; every level is on disk."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: MappingRun) -> None:
         self._run = run
         meta = run.network.meta
         shift = weight_shift(meta.total_weight, meta.synapses)

@@ -13,7 +13,7 @@ import numpy as np
 from chipsim.traffic.metrics import summarise
 from mapper.graph.csr import Subgraph
 from mapper.graph.rows import StreamedRows, weight_shift
-from mapper.hop_refinement.mesh import Mesh
+from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hop_refinement.repair_limits import unless_over_limits
 from mapper.hypergraph.hypergraph import Hypergraph, contract
 from mapper.hypergraph.net_rows import NetReader, net_traffic, read_nets
@@ -27,7 +27,7 @@ from mapper.hypergraph.tick_refinement import (
     tick_costs,
 )
 from mapper.limits.combined import CombinedCapacity
-from mapper.methods.steps import Int32, Method, Run
+from mapper.methods.steps import Int32, MappingRun, Method
 from mapper.runtime.checkpoint import Checkpoint
 from mapper.runtime.plan import REFINED_BY
 from mapper.runtime.threads import ThreadTeam
@@ -43,7 +43,7 @@ def costs_of(objective: str) -> str:
 class Nets(Method):
     """Partitioning and refinement with one net per neuron: the neuron and all its targets."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: MappingRun) -> None:
         self._run = run
         network, monitor = run.network, run.monitor
         with monitor.stage("read"):
@@ -79,10 +79,10 @@ class Nets(Method):
     def _refine_by_time(self, core: Int32) -> Int32:
         nets = self._nets
 
-        def seen(mesh: Mesh, costs: TickCosts) -> TickNets:
+        def seen(mesh: CoreMesh, costs: TickCosts) -> TickNets:
             return thinned_if_many(nets, core, mesh, self._neurons, costs, self._run.context)
 
-        def cycles_of(found: Int32, mesh: Mesh, costs: TickCosts) -> float:
+        def cycles_of(found: Int32, mesh: CoreMesh, costs: TickCosts) -> float:
             whole = whole_nets(nets, self._neurons, costs.delivery)
             return most_cycles(tick_state(whole, found.copy(), mesh, costs)[1], costs)
 
@@ -90,11 +90,11 @@ class Nets(Method):
 
 
 def refine_by_time(
-    run: Run,
+    run: MappingRun,
     core: Int32,
     capacity: int,
-    seen: Callable[[Mesh, TickCosts], TickNets],
-    cycles_of: Callable[[Int32, Mesh, TickCosts], float],
+    seen: Callable[[CoreMesh, TickCosts], TickNets],
+    cycles_of: Callable[[Int32, CoreMesh, TickCosts], float],
 ) -> Int32:
     """Refine the cycles of a tick, over all usable cores, including cores without a part.
 
@@ -117,12 +117,12 @@ def refine_by_time(
         return checked(run, found, core, run.team)
 
 
-def refine_by_time_streamed(run: Run, core: Int32) -> Int32:
+def refine_by_time_streamed(run: MappingRun, core: Int32) -> Int32:
     """Refine the cycles of a tick, with some targets per neuron in memory; ticks take a pass."""
     network, settings = run.network, run.settings
     neurons = network.vertex_sizes()
 
-    def seen(_: Mesh, costs: TickCosts) -> TickNets:
+    def seen(_: CoreMesh, costs: TickCosts) -> TickNets:
         most, seed = targets_seen(network.vertices, run.context), settings.seed_of(41)
         reader = NetReader(network)
         found = run.team.stream(
@@ -137,7 +137,7 @@ def refine_by_time_streamed(run: Run, core: Int32) -> Int32:
     return refine_by_time(run, core, run.combined.capacity, seen, cycles_of)
 
 
-def nets_of(run: Run) -> Hypergraph:
+def nets_of(run: MappingRun) -> Hypergraph:
     """Read the nets of the network, or of its items, within the current stage."""
     network, monitor = run.network, run.monitor
     monitor.expect(network.meta.synapses)
@@ -148,7 +148,7 @@ def nets_of(run: Run) -> Hypergraph:
     return nets
 
 
-def refine_by_nets(run: Run, nets: Hypergraph | None, core: Int32, capacity: int) -> Int32:
+def refine_by_nets(run: MappingRun, nets: Hypergraph | None, core: Int32, capacity: int) -> Int32:
     """Move vertices to save hops of their packets: packets to each core, or multicast trees.
 
     nets : None to read them first, with the sizes of the items
@@ -168,7 +168,7 @@ def refine_by_nets(run: Run, nets: Hypergraph | None, core: Int32, capacity: int
         return checked(run, found, core, run.team)
 
 
-def checked(run: Run, found: Int32, placed: Int32, team: ThreadTeam) -> Int32:
+def checked(run: MappingRun, found: Int32, placed: Int32, team: ThreadTeam) -> Int32:
     """Return the refined mapping, or the placed one if a core is above a limit."""
     if run.single_capacity:
         return found

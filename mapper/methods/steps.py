@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from chipsim.chip.model import Chip
 from mapper.distributed.workers import Workers
 from mapper.graph.csr import Subgraph
-from mapper.hop_refinement.mesh import Mesh
-from mapper.limits.axons import ATTEMPTS, Job, partition_within_limits
+from mapper.hop_refinement.mesh import CoreMesh
+from mapper.limits.axons import ATTEMPTS, LimitJob, partition_within_limits
 from mapper.limits.combined import CombinedCapacity
 from mapper.limits.constraints import Constraints
 from mapper.limits.pins import core_of_items
@@ -37,7 +37,7 @@ Attempt = Callable[[CombinedCapacity, Checkpoint], tuple[Int32, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class MappingRun:
     """The state of a run.
 
     graph : the network with each item (neurons kept together) as one vertex
@@ -49,7 +49,7 @@ class Run:
     graph: Graph
     chip: Chip
     constraints: Constraints | None
-    job: Job
+    job: LimitJob
     combined: CombinedCapacity
     settings: Settings
     plan: Plan
@@ -136,11 +136,11 @@ class Run:
             return self.chip.usable.ravel()
         return np.bincount(core, minlength=self.chip.cores) > 0
 
-    def mesh(self, core: Int32, capacity: int) -> Mesh:
+    def mesh(self, core: Int32, capacity: int) -> CoreMesh:
         """Return the mesh of the chip, with capacity on the cores in use only."""
         used = np.bincount(core, minlength=self.chip.cores) > 0
         capacities = np.where(used, capacity, 0).astype(np.int64)
-        return Mesh.of(self.chip, capacities)
+        return CoreMesh.of(self.chip, capacities)
 
 
 class Method(ABC):
@@ -167,7 +167,7 @@ class Method(ABC):
     def refine(self, core: Int32) -> Int32:
         """Return the core of every item, given the core of every vertex.
 
-        Keeps the best mapping so far for Ctrl-C: `Run.keep`.
+        Keeps the best mapping so far for Ctrl-C: `MappingRun.keep`.
         """
 
     def unrefined(self, core: Int32) -> Int32:

@@ -15,7 +15,7 @@ from mapper.graph.groups import group_traffic
 from mapper.graph.network_rows import WorkedRows
 from mapper.graph.rows import Rows, weight_shift
 from mapper.graph.sparsification import thin
-from mapper.hop_refinement.mesh import Mesh
+from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hop_refinement.multilevel import Levels, coarsen, first_parts
 from mapper.hop_refinement.refine import Mapped, level_effort, refine_mapping
 from mapper.hop_refinement.repair_limits import refine_and_repair
@@ -28,7 +28,7 @@ from mapper.hypergraph.steps import (
 )
 from mapper.limits.combined import CombinedCapacity, Resized
 from mapper.methods.nets import costs_of, refine_by_nets, refine_by_time_streamed
-from mapper.methods.steps import Int32, Method, Run
+from mapper.methods.steps import Int32, MappingRun, Method
 from mapper.partitioning.streamed import Task, balanced, numbered, open_rows, partition_streamed
 from mapper.runtime.callbacks import OnMapping, ignore
 from mapper.runtime.checkpoint import Arrays, Checkpoint
@@ -40,7 +40,7 @@ from storage.graph import Graph
 class Streamed(Method):
     """The method of all presets except `classic`, unless nets are held in memory."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: MappingRun) -> None:
         self._run = run
         meta = run.network.meta
         shift = weight_shift(meta.total_weight, meta.synapses)
@@ -86,7 +86,7 @@ class Streamed(Method):
             part, parts, self._combined = run.partition_within_limits(self._attempt)
         if run.settings.objective == "cut" and run.single_capacity:
             with run.monitor.stage("cut refinement"):
-                mesh = Mesh.flat(np.full(parts, run.combined.capacity, np.int64))
+                mesh = CoreMesh.flat(np.full(parts, run.combined.capacity, np.int64))
                 part = self._refined(part, mesh, np.ones(run.cores, np.bool_))
                 part, parts = numbered(part, run.cores)
                 self.costs.on_partition(part)
@@ -196,7 +196,7 @@ class Streamed(Method):
             return part, parts
 
     def _refined(
-        self, core: Int32, mesh: Mesh, usable: NDArray[np.bool_], on_better: OnMapping = ignore
+        self, core: Int32, mesh: CoreMesh, usable: NDArray[np.bool_], on_better: OnMapping = ignore
     ) -> Int32:
         """Return the core of every item, within the capacity.
 

@@ -18,7 +18,7 @@ from storage.scratch.scratch import Scratch
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class HierarchyLevel:
     """A graph of the hierarchy, and the scratch name of the coarser ids of its vertices."""
 
     graph: Graph
@@ -32,9 +32,9 @@ def coarsen(
     rng: np.random.Generator,
     scratch: Scratch,
     monitor: Monitor,
-) -> list[Level]:
+) -> list[HierarchyLevel]:
     """Return the levels from the finest (the graph itself) to the coarsest, kept in scratch."""
-    levels: list[Level] = []
+    levels: list[HierarchyLevel] = []
     monitor.level(graph.vertices, graph.connections // 2)
     while True:
         coarse, count = match(
@@ -46,11 +46,11 @@ def coarsen(
             settings.threads,
         )
         if count > (1 - settings.stop_shrink) * graph.vertices:
-            levels.append(Level(graph, None))
+            levels.append(HierarchyLevel(graph, None))
             return levels
         name = f"level/{len(levels) + 1:03d}"
         scratch.put_array(f"{name}/coarse", coarse)
-        levels.append(Level(graph, f"{name}/coarse"))
+        levels.append(HierarchyLevel(graph, f"{name}/coarse"))
         graph = contract(
             graph, coarse, count, scratch, name, settings.memory_bytes // 4, settings.threads
         )
@@ -58,7 +58,7 @@ def coarsen(
 
 
 def uncoarsen(
-    levels: list[Level],
+    levels: list[HierarchyLevel],
     part: NDArray[np.int32],
     count: int,
     capacity: int,

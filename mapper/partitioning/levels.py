@@ -34,7 +34,7 @@ from mapper.runtime.sample import (
 )
 
 
-class Level(NamedTuple):
+class ClusterLevel(NamedTuple):
     """A graph and its clusters.
 
     cluster : ndarray[int32], shape (vertices of the rows,), 0 .. clusters - 1
@@ -55,7 +55,7 @@ class Level(NamedTuple):
         return found if self.below is None else found[self.below]
 
 
-def sample_at(level: Level, context: Context) -> Sample:
+def sample_at(level: ClusterLevel, context: Context) -> Sample:
     """Return the sample of the connections between the clusters of a level that memory holds."""
     settings, plan, *_ = context
     capacity = plan.sampled_above if level.made else plan.sampled
@@ -84,7 +84,9 @@ def cluster_rows(
 
 
 @contextmanager
-def clustered_enough(level: Level, growth: int, blocks: int, context: Context) -> Iterator[Level]:
+def clustered_enough(
+    level: ClusterLevel, growth: int, blocks: int, context: Context
+) -> Iterator[ClusterLevel]:
     """Yield the first level whose clusters have enough connections in memory, or the last level.
 
     level : the network and its clusters
@@ -115,14 +117,14 @@ def clustered_enough(level: Level, growth: int, blocks: int, context: Context) -
             cluster = cluster_rows(rows, limit, seed, f"cluster {depth}", context)
             made = (*level.made, (rows.vertices, rows.entries // 2))
             below = level.of_network(np.arange(rows.vertices, dtype=np.int32))
-            level = Level(rows, cluster, int(cluster.max()) + 1, below, made)
+            level = ClusterLevel(rows, cluster, int(cluster.max()) + 1, below, made)
             if level.clusters > LEAST_SHRINK * rows.vertices:
                 break
         yield level
 
 
 @contextmanager
-def _contracted(level: Level, sample: tuple[int, int], context: Context) -> Iterator[Rows]:
+def _contracted(level: ClusterLevel, sample: tuple[int, int], context: Context) -> Iterator[Rows]:
     """Yield the graph of the clusters of a level, in scratch or on the workers of its rows.
 
     sample : threshold and seed, see `mapper.graph.sampled_contraction`

@@ -27,7 +27,7 @@ from mapper.graph.rows import Rows, StreamedRows, copied, hold
 from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold
 from mapper.partitioning.deep import DeepEffort, block_bounds, partition_in_memory
 from mapper.partitioning.kway_refinement import SeekCut, Seeker, refine_round
-from mapper.partitioning.levels import Level, cluster_rows, clustered_enough, sample_at
+from mapper.partitioning.levels import ClusterLevel, cluster_rows, clustered_enough, sample_at
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.rebalance import balance, enforce_capacity
 from mapper.partitioning.recursive_splitting import Splitting, split_parts
@@ -153,7 +153,7 @@ def _blocks(
         bisection=BisectionEffort(settings.bisection_repeats, 3, 0),
     )
     seed = settings.seed_of(3)
-    network = Level(task.rows, cluster, int(cluster.max()) + 1)
+    network = ClusterLevel(task.rows, cluster, int(cluster.max()) + 1)
     with clustered_enough(network, CLUSTER, -(-task.wanted // stop), context) as level:
         sample = sample_at(level, context)
         monitor.expect(level.rows.entries)

@@ -17,7 +17,7 @@ MOST = 128  # number of areas, approximately; larger graphs have a larger minimu
 
 
 @dataclass(frozen=True, slots=True)
-class Area:
+class ComponentArea:
     """One connected component, or all small ones, and an equal number of cells.
 
     members : ndarray[int64], shape (n,), groups
@@ -32,7 +32,7 @@ class Area:
     connected: bool
 
 
-def split_areas(traffic: Traffic, region: Region) -> list[Area]:
+def split_areas(traffic: Traffic, region: Region) -> list[ComponentArea]:
     """Return an area per component, largest first, one for small components, one for idle groups.
 
     Groups without connections get the cells farthest from the centre.
@@ -54,9 +54,11 @@ def split_areas(traffic: Traffic, region: Region) -> list[Area]:
     for i, inside in enumerate(_deal(cells[~rim], ends, axes)):
         members = order[ends[i] : ends[i + 1]]
         part = _part(traffic, members, number - ends[i])
-        areas.append(Area(members, part, inside, bool(size[i] > 0)))
+        areas.append(ComponentArea(members, part, inside, bool(size[i] > 0)))
     if idle.size:
-        areas.append(Area(idle, _part(traffic, idle, number - ends[-1]), cells[rim], False))
+        areas.append(
+            ComponentArea(idle, _part(traffic, idle, number - ends[-1]), cells[rim], False)
+        )
     return areas
 
 

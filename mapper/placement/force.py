@@ -23,7 +23,7 @@ Lists = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
 REACH = 64  # columns and rows searched along the force: all of a 64x64 chip
 
 
-class Layout(NamedTuple):
+class GroupLayout(NamedTuple):
     """Positions of groups.
 
     x, y : column and row of each group, shape (groups,)
@@ -37,7 +37,7 @@ class Layout(NamedTuple):
     axes: Axes
 
 
-class Tables(NamedTuple):
+class CostTables(NamedTuple):
     """Cost of every group in every column and row; empty if memory does not suffice."""
 
     columns: NDArray[np.int64]
@@ -107,7 +107,7 @@ def _swap_pulled(indptr, ids, weights, strength, layout, tables, tie, order, rea
     """Make the best swap of each group of `order`; return (swaps, change of the total cost).
 
     strength : sum of each group's weights
-    layout, tables : `Layout` and `Tables`, kept up to date
+    layout, tables : `GroupLayout` and `CostTables`, kept up to date
     tie : scratch, shape (groups,), zero on entry and exit; weight from u to each group
     """
     x, y, at, axes = layout.x, layout.y, layout.at, layout.axes
@@ -247,13 +247,13 @@ def refine_by_forces(
     owner = np.repeat(np.arange(x.size), np.diff(groups.indptr))
     strength = np.zeros(x.size, np.int64)
     np.add.at(strength, owner, groups.weights)
-    csr, layout = (groups.indptr, groups.ids, groups.weights), Layout(x, y, at, axes)
+    csr, layout = (groups.indptr, groups.ids, groups.weights), GroupLayout(x, y, at, axes)
     tabled = 8 * x.size * sum(shape) <= memory
     columns = np.zeros((x.size if tabled else 0, shape[1]), np.int64)
     rows = np.zeros((x.size if tabled else 0, shape[0]), np.int64)
     if tabled:
         _fill_tables(*csr, layout, columns, rows)
-    tables = Tables(columns, rows)
+    tables = CostTables(columns, rows)
     tie = np.zeros(x.size, np.int64)
     top = max(1, math.ceil(share * x.size))
     for iteration in range(iterations):

@@ -22,12 +22,12 @@ from scipy.sparse import csr_array
 
 from chipsim.chip.machine import STRAIGHT, Axes
 from mapper.placement.clock import ENDLESS, Clock
-from mapper.placement.component_packing import Area
+from mapper.placement.component_packing import ComponentArea
 from mapper.placement.force import hops_of
 from mapper.placement.legalise import Splits, legalise, ranked, split_cells
 from mapper.placement.placer import Placed, Placer, Places, Problem
 from mapper.placement.quadratic import pull_together
-from mapper.placement.spectral import Search, hierarchy, place_areas, place_by_spectrum
+from mapper.placement.spectral import RotationSearch, hierarchy, place_areas, place_by_spectrum
 from mapper.placement.traffic import Traffic
 
 COARSEST = 8192  # groups placed by their spectrum, approximately
@@ -37,7 +37,7 @@ ROUNDS = 4
 BYTES = 60  # maximum bytes per connection
 
 
-class Mesh(NamedTuple):
+class LevelMesh(NamedTuple):
     """The cells of a level. Its column c is low + (c + 0.5) * scale - 0.5 of the finest; so rows.
 
     axes : coordinates of its columns and rows, in its own steps
@@ -49,7 +49,7 @@ class Mesh(NamedTuple):
     axes: Axes
 
 
-def coarse_mesh(cells: NDArray[np.int64], count: int, axes: Axes) -> Mesh:
+def coarse_mesh(cells: NDArray[np.int64], count: int, axes: Axes) -> LevelMesh:
     """Return the `count` cells of a coarser mesh that cover most of the given cells, shape (n, 2).
 
     axes : coordinates of the columns and rows of the given cells
@@ -76,7 +76,7 @@ def coarse_mesh(cells: NDArray[np.int64], count: int, axes: Axes) -> Mesh:
         STRAIGHT if around == STRAIGHT else max(1, int(at[-1]), round(around / float(each)))
         for around, each, at in zip((axes.round_x, axes.round_y), scale, own, strict=True)
     )
-    return Mesh(every[kept], low.astype(np.float64), scale, Axes(own[0], own[1], *rounds))
+    return LevelMesh(every[kept], low.astype(np.float64), scale, Axes(own[0], own[1], *rounds))
 
 
 def _interpolated(at: NDArray[np.int32], place: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -127,7 +127,7 @@ def renumbered(traffic: Traffic, order: NDArray[np.int64]) -> Traffic:
 def place_by_levels(
     traffic: Traffic,
     splits: Splits,
-    effort: Search,
+    effort: RotationSearch,
     rng: np.random.Generator,
     threads: int = 1,
     clock: Clock = ENDLESS,
@@ -136,7 +136,7 @@ def place_by_levels(
     levels, maps = _coarsened(traffic, rng, clock)
     cells, axes = splits.cells, splits.axes
     meshes = [coarse_mesh(cells, level.size, axes) for level in levels[1:]]
-    meshes.insert(0, Mesh(cells, np.full(2, 0.0), np.full(2, 1.0), axes))
+    meshes.insert(0, LevelMesh(cells, np.full(2, 0.0), np.full(2, 1.0), axes))
     splits = split_cells(meshes[-1].cells, meshes[-1].axes)
     tried = place_by_spectrum(levels[-1], splits, effort, rng, threads, clock)
     coarsest, on = levels[-1].csr, splits.axes
@@ -167,7 +167,7 @@ class MultilevelPlacer(Placer):
     effort : of the search on the coarsest level, which determines the overall shape
     """
 
-    effort: Search
+    effort: RotationSearch
 
     def place(
         self, problem: Problem, start: Placed | None, rng: np.random.Generator
@@ -175,7 +175,7 @@ class MultilevelPlacer(Placer):
         if BYTES * problem.traffic.ids.size > problem.memory:
             return
 
-        def connected(area: Area) -> list[Places]:
+        def connected(area: ComponentArea) -> list[Places]:
             rest = rng, problem.threads, problem.clock
             splits = split_cells(area.cells, problem.region.axes)
             if area.members.size <= COARSEST:

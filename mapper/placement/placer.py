@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mapper.graph.csr import Subgraph
 from mapper.placement.classes import Classes, find_classes
 from mapper.placement.clock import Clock
-from mapper.placement.component_packing import Area, split_areas
+from mapper.placement.component_packing import ComponentArea, split_areas
 from mapper.placement.force import hop_cost
 from mapper.placement.region import Region
 from mapper.placement.traffic import Traffic, split_traffic
@@ -51,7 +51,7 @@ class Problem:
         return split_traffic(self.groups)
 
     @cached_property
-    def areas(self) -> list[Area]:
+    def areas(self) -> list[ComponentArea]:
         return split_areas(self.traffic, self.region)
 
     @cached_property

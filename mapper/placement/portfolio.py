@@ -26,7 +26,7 @@ from mapper.placement.curves import CurvePlacer
 from mapper.placement.multilevel import MultilevelPlacer
 from mapper.placement.placer import Placed, Placer, Places, Problem
 from mapper.placement.region import Region
-from mapper.placement.spectral import Search, SpectralPlacer
+from mapper.placement.spectral import RotationSearch, SpectralPlacer
 from mapper.placement.terminal_bisection import BisectionPlacer, CutEffort
 from mapper.runtime.callbacks import OnPlacement, ignore
 from mapper.runtime.time_plan import GROWTH, STANDARD
@@ -41,7 +41,7 @@ HOPELESS = 2  # starts above this ratio to the cheapest start are not tried
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class PlacementEffort:
     """The work that a preset spends on a placement.
 
     work : annealing, nanoseconds of one core, for `FEW` to `STANDARD` groups
@@ -57,7 +57,7 @@ class Effort:
 
     work: float
     least: float
-    search: Search
+    search: RotationSearch
     tried: int
     repeats: int
     start: float
@@ -70,10 +70,10 @@ class Effort:
 EFFORTS = {
     # On 64 and 256 groups, eight annealing runs of 40 rounds take three times as long, mostly in
     # Python code between them, and do not end lower.
-    "fast": Effort(
+    "fast": PlacementEffort(
         0.4e9,
         0.02e9,
-        Search(0, 1, 6, plane=4),
+        RotationSearch(0, 1, 6, plane=4),
         tried=1,
         repeats=2,
         start=0.2,
@@ -81,9 +81,11 @@ EFFORTS = {
         temperatures=(0.2,),
         rounds=16,
     ),
-    "default": Effort(0.8e9, 0.12e9, Search(0, 2, 10), tried=2, repeats=8, start=0.3, sweeps=1),
-    "strong": Effort(
-        12e9, 4e9, Search(16, 4, 20), tried=4, repeats=32, start=0.5, sweeps=3, cut=STANDARD
+    "default": PlacementEffort(
+        0.8e9, 0.12e9, RotationSearch(0, 2, 10), tried=2, repeats=8, start=0.3, sweeps=1
+    ),
+    "strong": PlacementEffort(
+        12e9, 4e9, RotationSearch(16, 4, 20), tried=4, repeats=32, start=0.5, sweeps=3, cut=STANDARD
     ),
 }
 
@@ -136,7 +138,7 @@ def place(
 
 
 def _starts(
-    problem: Problem, spend: Effort, _: list[Placed], rng: np.random.Generator
+    problem: Problem, spend: PlacementEffort, _: list[Placed], rng: np.random.Generator
 ) -> Iterator[Placed]:
     """Yield start placements."""
     found = []
@@ -158,15 +160,15 @@ def _starts(
         yield from ClassPlacer(0.5 * _work(problem, spend), spend.sweeps).place(problem, start, rng)
 
 
-def _spectral(problem: Problem, search: Search) -> Placer:
+def _spectral(problem: Problem, search: RotationSearch) -> Placer:
     if problem.size <= MANY:
         return SpectralPlacer(search)
     # the few coarse groups allow twice the effort
-    return MultilevelPlacer(Search(search.searched, 2 * search.kept, 2 * search.rounds))
+    return MultilevelPlacer(RotationSearch(search.searched, 2 * search.kept, 2 * search.rounds))
 
 
 def _tries(
-    problem: Problem, spend: Effort, found: list[Placed], rng: np.random.Generator
+    problem: Problem, spend: PlacementEffort, found: list[Placed], rng: np.random.Generator
 ) -> Iterator[Placed]:
     """Yield the cheapest starts, annealed briefly."""
     if problem.classes is not None:
@@ -178,7 +180,7 @@ def _tries(
 
 
 def _annealings(
-    problem: Problem, spend: Effort, found: list[Placed], rng: np.random.Generator
+    problem: Problem, spend: PlacementEffort, found: list[Placed], rng: np.random.Generator
 ) -> Iterator[Placed]:
     """Yield the best placement after long annealing; for small graphs, several runs of several."""
     repeats = spend.repeats if problem.size <= SMALL else 1
@@ -207,7 +209,7 @@ def _annealings(
 
 
 def _finish(
-    problem: Problem, spend: Effort, found: list[Placed], rng: np.random.Generator
+    problem: Problem, spend: PlacementEffort, found: list[Placed], rng: np.random.Generator
 ) -> Iterator[Placed]:
     """If a background was split off, refine the best placement with all connections."""
     if problem.traffic.mass.any():
@@ -215,7 +217,7 @@ def _finish(
         yield from _annealed(problem, [(found[0], AnnealingPlacer(schedule, whole=True))], rng)
 
 
-def _work(problem: Problem, spend: Effort) -> float:
+def _work(problem: Problem, spend: PlacementEffort) -> float:
     """Return nanoseconds of annealing: linear in size up to FEW groups, a power above STANDARD."""
     work = max(spend.least, spend.work * min(1.0, problem.size / FEW))
     return work * max(1.0, problem.size / STANDARD) ** GROWTH

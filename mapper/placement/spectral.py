@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 
 from mapper.placement.clock import ENDLESS, Clock
-from mapper.placement.component_packing import Area
+from mapper.placement.component_packing import ComponentArea
 from mapper.placement.curves import SAMPLE, breadth_first, walk_best
 from mapper.placement.force import hops_of
 from mapper.placement.legalise import Splits, legalise, split_cells
@@ -207,7 +207,7 @@ def rotations(
 def place_by_spectrum(
     traffic: Traffic,
     splits: Splits,
-    effort: Search,
+    effort: RotationSearch,
     rng: np.random.Generator,
     threads: int = 1,
     clock: Clock = ENDLESS,
@@ -254,7 +254,7 @@ def place_by_spectrum(
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class RotationSearch:
     """Number of rotations that are examined closely.
 
     searched : refined on the finer sketch
@@ -272,7 +272,7 @@ class Search:
 class SpectralPlacer(Placer):
     """Places every connected area by eigenvectors."""
 
-    effort: Search
+    effort: RotationSearch
 
     def place(
         self, problem: Problem, start: Placed | None, rng: np.random.Generator
@@ -280,7 +280,7 @@ class SpectralPlacer(Placer):
         if BYTES * problem.traffic.ids.size > problem.memory:
             return
 
-        def connected(area: Area) -> list[Places]:
+        def connected(area: ComponentArea) -> list[Places]:
             splits = split_cells(area.cells, problem.region.axes)
             return place_by_spectrum(
                 area.traffic, splits, self.effort, rng, problem.threads, problem.clock
@@ -290,7 +290,7 @@ class SpectralPlacer(Placer):
 
 
 def place_areas(
-    problem: Problem, connected: Callable[[Area], list[Places]], rng: np.random.Generator
+    problem: Problem, connected: Callable[[ComponentArea], list[Places]], rng: np.random.Generator
 ) -> Iterator[Placed]:
     """Yield placements of all areas: connected ones by the given method, others along curves."""
     made = []

@@ -32,7 +32,7 @@ BEST = "best"  # symbolic link to the folder of the best run
 IMPORTED = "imported"  # folder of shared imported networks, until all runs are done
 
 
-class Job(NamedTuple):
+class RunJob(NamedTuple):
     """One of many runs, before it is executed.
 
     name : name of its folder
@@ -52,7 +52,7 @@ class Many(NamedTuple):
     """
 
     request: dict[str, Any]
-    jobs: list[Job]
+    jobs: list[RunJob]
     on_change: Callable[[PortfolioFile], None] = ignore
 
 
@@ -124,7 +124,7 @@ def planned_memory(path: Path) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def _run_of(job: Job) -> Run:
+def _run_of(job: RunJob) -> Run:
     text = json.dumps(describe_request(job.request), sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
     settings = job.request.settings.resolved(job.request.chip.delivery)
@@ -193,7 +193,7 @@ def _remove(folder: Path) -> None:
 
 
 def _imported(
-    folder: Path, jobs: Sequence[Job], listener: Listener
+    folder: Path, jobs: Sequence[RunJob], listener: Listener
 ) -> tuple[dict[str, MapRequest], list[Outcome]]:
     """Import each network once; return the requests by name, and outcomes of runs that failed here.
 

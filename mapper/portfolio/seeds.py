@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mapper.errors import MapperError, UsageError, shown
 from mapper.portfolio.run import describe_request
-from mapper.portfolio.runner import Job, Many
+from mapper.portfolio.runner import Many, RunJob
 from mapper.session import MapRequest
 from mapper.settings import SETTINGS
 
@@ -40,7 +40,7 @@ def seed_jobs(request: MapRequest, seeds: list[int]) -> Many:
         raise MapperError(f"{request.source.network}: cannot read: {error.strerror}") from error
     del common["seed"]
     jobs = [
-        Job(
+        RunJob(
             f"seed-{seed}",
             {"seed": seed},
             replace(request, settings=replace(request.settings, seed=seed)),

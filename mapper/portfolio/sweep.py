@@ -18,8 +18,8 @@ from mapper.inputs.source import RATES_WORDS, Source
 from mapper.limits.constraints import ConstraintFile
 from mapper.portfolio.figures import Figures
 from mapper.portfolio.portfolio_file import PortfolioFile
-from mapper.portfolio.runner import Job, Many
-from mapper.portfolio.sweep_file import LIMITS, Sweep
+from mapper.portfolio.runner import Many, RunJob
+from mapper.portfolio.sweep_file import LIMITS, SweepFile
 from mapper.session import MapRequest
 from mapper.settings import SETTINGS, preset
 from mapper.version import version
@@ -36,7 +36,7 @@ class Share(NamedTuple):
     memory: int
 
 
-def sweep_jobs(sweep: Sweep, share: Share, command: tuple[str, ...] = ()) -> Many:
+def sweep_jobs(sweep: SweepFile, share: Share, command: tuple[str, ...] = ()) -> Many:
     """Return the runs of a sweep.
 
     Raises `MapperError` that names the key of a missing file, or the values of incompatible
@@ -68,12 +68,12 @@ def sweep_jobs(sweep: Sweep, share: Share, command: tuple[str, ...] = ()) -> Man
                 given.get("split_neurons", False),
                 command,
             )
-        jobs.append(Job(f"run-{number:0{digits}}", given, request))
+        jobs.append(RunJob(f"run-{number:0{digits}}", given, request))
     request_of_all = {"version": version(), "memory_bytes": share.memory, **sweep.lists}
     return Many(request_of_all, jobs, _table_of(jobs))
 
 
-def _chip(sweep: Sweep, given: dict[str, Any]) -> Any:
+def _chip(sweep: SweepFile, given: dict[str, Any]) -> Any:
     name = given["chip"]
     if name.strip().lower().endswith((".toml", ".yaml", ".yml")):
         name = str(sweep.place_of(name))
@@ -81,7 +81,7 @@ def _chip(sweep: Sweep, given: dict[str, Any]) -> Any:
     return replace(parse_chip(name), npu=None, host=None).with_limits(**limits)
 
 
-def _settings(sweep: Sweep, given: dict[str, Any], share: Share) -> Any:
+def _settings(sweep: SweepFile, given: dict[str, Any], share: Share) -> Any:
     chosen = {key: value for key, value in given.items() if key in SETTINGS and key != "preset"}
     taken = {"threads": share.threads, "memory_bytes": given.get("memory", share.memory)}
     try:
@@ -92,7 +92,7 @@ def _settings(sweep: Sweep, given: dict[str, Any], share: Share) -> Any:
         raise MapperError(f"{sweep.path}: {values}: {error}") from error
 
 
-def _table_of(jobs: list[Job]) -> Callable[[PortfolioFile], None]:
+def _table_of(jobs: list[RunJob]) -> Callable[[PortfolioFile], None]:
     """Return the function that writes sweep.csv next to portfolio.json."""
 
     def write(portfolio: PortfolioFile) -> None:
@@ -101,7 +101,7 @@ def _table_of(jobs: list[Job]) -> Callable[[PortfolioFile], None]:
     return write
 
 
-def csv_text(jobs: list[Job], portfolio: PortfolioFile) -> str:
+def csv_text(jobs: list[RunJob], portfolio: PortfolioFile) -> str:
     """Return sweep.csv: per run its given values, all settings, its figures and its end state."""
     beside = dict.fromkeys(key for job in jobs for key in job.given if key not in SETTINGS)
     figures = [each.name for each in msgspec.structs.fields(Figures)]

@@ -34,7 +34,7 @@ LIMITS = {
 """Core limits that a sweep may vary, and their names in `Chip.with_limits`."""
 
 
-class Sweep(NamedTuple):
+class SweepFile(NamedTuple):
     """A sweep.
 
     path : path of the file
@@ -56,7 +56,7 @@ class Sweep(NamedTuple):
         return path if isinstance(path, RemotePath) else self.path.parent / path
 
 
-def read_sweep(path: Path) -> Sweep:
+def read_sweep(path: Path) -> SweepFile:
     """Read a sweep; raises `MapperError` that names the key and its allowed values."""
     try:
         content = parse_toml(read_toml_bytes(path))
@@ -82,7 +82,7 @@ def read_sweep(path: Path) -> Sweep:
             raise MapperError(f'{path}: {name} is missing; give one as {name} = "{EXAMPLES[name]}"')
     if (count := prod(map(len, lists.values()))) > MOST_RUNS:
         raise MapperError(f"{path}: has {count:,} runs; give at most {MOST_RUNS:,}")
-    return Sweep(path, lists)
+    return SweepFile(path, lists)
 
 
 def _values(name: str, given: Any) -> list[Any]:

@@ -132,13 +132,13 @@ def link_width(step: int) -> float:
     return 0.5 + 1.7 * (step + 0.5) / LINK_STEPS
 
 
-class Mapping(NamedTuple):
+class MappingView(NamedTuple):
     series: Series | None
     network: str
     facts: list[Fact]
 
 
-def _mappings(views: list[View]) -> list[Mapping]:
+def _mappings(views: list[View]) -> list[MappingView]:
     """Return the network, chip and settings of each mapping."""
     lines = []
     for series, view in zip(series_of([view.label for view in views]), views, strict=True):
@@ -149,7 +149,9 @@ def _mappings(views: list[View]) -> list[Mapping]:
             *(f"{name} {settings.get(name)}" for name in ("preset", "objective", "seed")),
         ]
         facts = [Fact(Cell(network[name]), after=name) for name in ("neurons", "synapses")]
-        lines.append(Mapping(series, view.network, facts + [Fact(Cell(word)) for word in words]))
+        lines.append(
+            MappingView(series, view.network, facts + [Fact(Cell(word)) for word in words])
+        )
     return lines
 
 

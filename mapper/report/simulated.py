@@ -23,31 +23,31 @@ PACKETS = {
 }
 
 
-class Simulation(NamedTuple):
+class SimulationView(NamedTuple):
     series: Series | None
     said: str
     numbers: Table
     links: Table
 
 
-def simulations(views: list[View]) -> list[Simulation]:
+def simulations(views: list[View]) -> list[SimulationView]:
     """Return the simulations of all simulated mappings."""
     parts = []
     for series, view in zip(series_of([view.label for view in views]), views, strict=True):
         found = view.report.get("simulation")
         if isinstance(found, dict) and isinstance(found.get("latency"), dict):
             numbers = table("Latency and load", ("", "Value"), _numbers(found), hidden=True)
-            parts.append(Simulation(series, _said(found), numbers, _links(found.get("links"))))
+            parts.append(SimulationView(series, _said(found), numbers, _links(found.get("links"))))
     return parts
 
 
-class Ticks(NamedTuple):
+class TickView(NamedTuple):
     series: Series | None
     said: str
     numbers: Table
 
 
-def simulated_ticks(views: list[View]) -> list[Ticks]:
+def simulated_ticks(views: list[View]) -> list[TickView]:
     """Return the tick simulations of all mappings that have one."""
     parts = []
     for series, view in zip(series_of([view.label for view in views]), views, strict=True):
@@ -55,7 +55,7 @@ def simulated_ticks(views: list[View]) -> list[Ticks]:
         if isinstance(found, dict) and _number(found.get("ticks")):
             rows = tick_rows(found, view.report["metrics"].get("tick_cycles"))
             said = f"Spikes: {found.get('model', {}).get('sources', 'not recorded')}."
-            parts.append(Ticks(series, said, table("Ticks", ("", "Value"), rows, hidden=True)))
+            parts.append(TickView(series, said, table("Ticks", ("", "Value"), rows, hidden=True)))
     return parts
 
 

@@ -24,7 +24,7 @@ BY_CUT = ("cut refinement", "uncoarsen and refine")
 BLOCKS = "refine blocks"
 
 
-class Run(NamedTuple):
+class StageRun(NamedTuple):
     series: Series | None
     times: Table
     costs: Table
@@ -33,11 +33,11 @@ class Run(NamedTuple):
     resources: Table
 
 
-def runs(views: list[View]) -> list[Run]:
+def runs(views: list[View]) -> list[StageRun]:
     """Return stages, levels and resources of each mapping."""
     names = series_of([view.label for view in views])
     return [
-        Run(series, times(view), *costs(view), levels(view), resources([view]))
+        StageRun(series, times(view), *costs(view), levels(view), resources([view]))
         for series, view in zip(names, views, strict=True)
     ]
 

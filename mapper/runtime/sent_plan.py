@@ -48,7 +48,7 @@ SWEPT_CORE = 3 + 5  # numbers per core: contents and activity
 SWEPT_LINKS, SWEPT_TURNS = 4, 8  # numbers per router: routes that begin and end there, and turn
 
 
-class Sent(NamedTuple):
+class SentBytes(NamedTuple):
     """Bytes per stage: sent to all workers, sent by them, and written for each other."""
 
     to: int
@@ -63,7 +63,7 @@ def ranges_for(connections: int, chunks: int, workers: int) -> int:
 
 def plan_sent(
     network: NetworkFile, chip: Chip, settings: Settings, plan: Plan, count: int, summed: bool
-) -> dict[str, Sent]:
+) -> dict[str, SentBytes]:
     """Return the traffic by stage, for the stages that run on `count` workers.
 
     summed : groups are summed in matrices, not chunk by chunk
@@ -106,7 +106,7 @@ def plan_sent(
     shared = {"split blocks": INNER * entry * m, "initial partition": levels.shared}
     at_home = {"split blocks": n}  # sizes are sent once, to the home of each part
     return {
-        name: Sent(
+        name: SentBytes(
             int(each[name] * n * count + at_home.get(name, 0)),
             int(back[name]),
             int(shared.get(name, 0)),
@@ -116,7 +116,7 @@ def plan_sent(
     }
 
 
-def _levels_sent(n: int, plan: Plan, rounds: int) -> tuple[Sent, float]:
+def _levels_sent(n: int, plan: Plan, rounds: int) -> tuple[SentBytes, float]:
     """Return the traffic of levels above the neurons per worker, and bytes per label of the last.
 
     Each level is clustered in as many rounds as the neurons, and its kept connections are sent to
@@ -130,7 +130,7 @@ def _levels_sent(n: int, plan: Plan, rounds: int) -> tuple[Sent, float]:
         back += (1 + rounds * label + PROPOSALS * (GAP + label)) * vertices
         vertices /= CLUSTERED_AGAIN
     shared = LEVEL_ENTRY * sum(plan.contractions)
-    return Sent(int(to), int(back), int(shared)), packed_bytes(vertices)
+    return SentBytes(int(to), int(back), int(shared)), packed_bytes(vertices)
 
 
 def packed_bytes(labels: float) -> float:

@@ -23,7 +23,7 @@ from mapper.runtime.memory_plan import (
 )
 from mapper.runtime.plan import Plan, megabytes
 from mapper.runtime.sample import CLUSTERED, CLUSTERED_AGAIN
-from mapper.runtime.sent_plan import INNER, Sent, plan_sent, ranges_for
+from mapper.runtime.sent_plan import INNER, SentBytes, plan_sent, ranges_for
 from mapper.settings import Settings
 from storage.store.network import RATE, NetworkFile
 
@@ -73,7 +73,7 @@ class WorkerPlan:
     disk: int
     window: int
     beside: int
-    sent: dict[str, Sent]
+    sent: dict[str, SentBytes]
 
     def shortage(self, given: int, host: str = "") -> str:
         """Return a message if a worker with `given` bytes has too little memory; else empty."""

@@ -84,7 +84,7 @@ class Measurements:
 
 
 @dataclass(frozen=True, slots=True)
-class Synapses:
+class OutgoingSynapses:
     """The outgoing synapses of some consecutive vertices."""
 
     first: int
@@ -105,7 +105,7 @@ class _Counted:
     def block_count(self) -> int:
         return self.network.block_count
 
-    def read_block(self, index: int) -> Synapses:
+    def read_block(self, index: int) -> OutgoingSynapses:
         lists = self.network.read_outgoing(index)
         self.advance(lists[1].size * (1 if self.network.undirected else 2))
-        return Synapses(self.network.block_bounds(index)[0], lists)
+        return OutgoingSynapses(self.network.block_bounds(index)[0], lists)

@@ -21,7 +21,7 @@ from mapper.graph.csr import Chunk
 from mapper.graph.network_rows import open_same
 from mapper.graph.rows import StreamedRows
 from mapper.runtime.monitor import Monitor
-from mapper.scoring.measure import Synapses
+from mapper.scoring.measure import OutgoingSynapses
 from storage.scratch.scratch import Scratch
 from storage.store.network import RATE, NetworkFile
 
@@ -74,7 +74,7 @@ class SweepHere:
         )  # fmt: skip
 
     def add(self, chunk: Chunk) -> None:
-        self._sweep.add(Synapses(chunk.first, (chunk.indptr, chunk.ids, chunk.weights)))
+        self._sweep.add(OutgoingSynapses(chunk.first, (chunk.indptr, chunk.ids, chunk.weights)))
 
     def result(self) -> Swept:
         return self._sweep.swept()

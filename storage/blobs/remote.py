@@ -13,7 +13,7 @@ from typing import Any
 from storage.address import RemotePath
 from storage.blobs.blob import Blob
 from storage.blobs.readahead import DEFAULT_BUFFER, ReadAhead
-from storage.blobs.requests import TIMEOUT, Part, Requests, StalledError, timeout_seconds
+from storage.blobs.requests import TIMEOUT, ObjectRange, Requests, StalledError, timeout_seconds
 from storage.errors import BadInputError, MissingObjectError
 from storage.extras import require_extra
 
@@ -76,7 +76,7 @@ class RemoteBlob(Blob):
     def _range(self, start: int, size: int) -> memoryview:
         return memoryview(self._read((start, start + size)).data)
 
-    def _read(self, wanted: Any) -> Part:
+    def _read(self, wanted: Any) -> ObjectRange:
         try:
             return self._requests.read(wanted)
         except (self._errors.BaseError, OSError, StalledError) as error:

@@ -28,7 +28,7 @@ class StalledError(Exception):
     """Too few bytes arrived within the timeout."""
 
 
-class Part(NamedTuple):
+class ObjectRange(NamedTuple):
     """A range of an object. size : bytes of the whole object"""
 
     size: int
@@ -79,7 +79,7 @@ class Requests(Closing):
         self._thread = Thread(target=self._loop.run_forever, name="store", daemon=True)
         self._thread.start()
 
-    def read(self, wanted: Any) -> Part:
+    def read(self, wanted: Any) -> ObjectRange:
         """Return a range, given as `obstore` describes it. Safe to call from several threads.
 
         A failed request is retried once within the current timeout period.
@@ -95,7 +95,7 @@ class Requests(Closing):
             work.cancel()
             raise
 
-    async def _read(self, wanted: Any) -> Part:
+    async def _read(self, wanted: Any) -> ObjectRange:
         limit = asyncio.timeout(self._seconds)
         try:
             async with limit:
@@ -112,7 +112,7 @@ class Requests(Closing):
                 ) from error
             raise
 
-    async def _once(self, wanted: Any, limit: asyncio.Timeout) -> Part:
+    async def _once(self, wanted: Any, limit: asyncio.Timeout) -> ObjectRange:
         found = await self._get(wanted)
         start, end = found.range
         data, at = bytearray(end - start), 0
@@ -124,7 +124,7 @@ class Requests(Closing):
             limit.reschedule(self._loop.time() + self._seconds)
         if at != end - start:
             raise OSError(f"{at:,} bytes received of {end - start:,}")
-        return Part(int(found.meta["size"]), data)
+        return ObjectRange(int(found.meta["size"]), data)
 
     def close(self) -> None:
         """Cancel all pending requests."""

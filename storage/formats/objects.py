@@ -39,7 +39,7 @@ Names = Int64 | list[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Neurons:
+class NeuronProperties:
     """Properties of neurons in addition to their synapses.
 
     sizes : shape (vertices,), integers, core capacity that each uses; 1 if None
@@ -54,7 +54,7 @@ class Neurons:
     weights: str = RATE_WEIGHTS
 
 
-UNKNOWN = Neurons()
+UNKNOWN = NeuronProperties()
 
 
 def write_edges(
@@ -64,7 +64,7 @@ def write_edges(
     weight: ArrayLike | None = None,
     vertices: int | None = None,
     *,
-    neurons: Neurons = UNKNOWN,
+    neurons: NeuronProperties = UNKNOWN,
     undirected: bool = False,
     memory: int = DEFAULT_MEMORY,
     threads: int | None = None,
@@ -102,7 +102,7 @@ def write_matrix(
     path: Path,
     matrix: Any,
     *,
-    neurons: Neurons = UNKNOWN,
+    neurons: NeuronProperties = UNKNOWN,
     undirected: bool = False,
     memory: int = DEFAULT_MEMORY,
     threads: int | None = None,
@@ -143,7 +143,7 @@ def write_networkx(
     graph: Any,
     weight: str | None = "weight",
     *,
-    neurons: Neurons = UNKNOWN,
+    neurons: NeuronProperties = UNKNOWN,
     memory: int = DEFAULT_MEMORY,
     threads: int | None = None,
 ) -> NetworkMeta:
@@ -180,7 +180,7 @@ def write_networkx(
 
 
 def _names(nodes: list[Any]) -> Names | None:
-    """Return `Neurons.names` for these nodes; None if they are 0 .. n-1."""
+    """Return `NeuronProperties.names` for these nodes; None if they are 0 .. n-1."""
     whole = all(isinstance(n, (int, np.integer)) and 0 <= n < 2**63 for n in nodes)
     if not whole or any(isinstance(n, bool) for n in nodes):
         return [str(node) for node in nodes]
@@ -224,7 +224,11 @@ def _set_names(writer: NetworkWriter, names: Names | None) -> None:
 
 
 def _write(
-    job: ImportJob, vertices: int, chunks: Iterator[Chunk], neurons: Neurons, undirected: bool
+    job: ImportJob,
+    vertices: int,
+    chunks: Iterator[Chunk],
+    neurons: NeuronProperties,
+    undirected: bool,
 ) -> NetworkMeta:
     """Write the network; the source of the job names the argument."""
     kind = str(job.source)
@@ -254,4 +258,4 @@ def _write(
         raise BadInputError(f"{kind}: {error}") from error
 
 
-__all__ = ["Neurons", "write_edges", "write_matrix", "write_networkx"]
+__all__ = ["NeuronProperties", "write_edges", "write_matrix", "write_networkx"]

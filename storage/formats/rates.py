@@ -93,7 +93,7 @@ def _read_npz(path: Path, neurons: int) -> Rates:
 
 def _read_table(path: Path, network: NetworkFile) -> NDArray[np.float64]:
     try:
-        neurons = Neurons(network)
+        neurons = NeuronFinder(network)
     except BadInputError as error:
         raise BadInputError(f"{path}: {error}") from error
     rates, seen = np.zeros(network.vertices), np.zeros(network.vertices, np.bool_)
@@ -197,7 +197,7 @@ def _choose(fields: Sequence[str], where: str) -> tuple[int, int]:
     return neuron, rate
 
 
-class Neurons:
+class NeuronFinder:
     """Finds neurons of a network by their identifiers in its original file."""
 
     def __init__(self, network: NetworkFile) -> None:

@@ -27,7 +27,7 @@ from storage.generate.base import Helpers, NetworkSpec, renamed
 from storage.generate.draws import Draws
 from storage.sorting.shared import equal_loads
 from storage.sorting.sorter import ConnectionSorter, MadeRuns, check_total
-from storage.store.archive import Piece
+from storage.store.archive import ArchivePiece
 from storage.store.encoding import BlockEncoder, Totals
 from storage.store.given import Given, add_given
 from storage.store.pieces import PieceWriter
@@ -37,7 +37,7 @@ SPANS = 1 << 12  # most ranges of blocks to distribute
 _NAMES, _RATES = "names.npy", "rates.npy"
 
 
-class Job(NamedTuple):
+class DrawJob(NamedTuple):
     """Parameters of drawing; memory : bytes; shuffled : new ids are stored in a file."""
 
     spec: NetworkSpec
@@ -46,7 +46,7 @@ class Job(NamedTuple):
     shuffled: bool
 
 
-class Plan(NamedTuple):
+class EncodingPlan(NamedTuple):
     """Parameters of encoding.
 
     encoder : without its rates; rated : its rates are stored in a file
@@ -60,7 +60,7 @@ class Plan(NamedTuple):
     spans: NDArray[np.int64]
 
 
-def draw_runs(some: range, folder: Path, job: Job) -> tuple[MadeRuns, Given]:
+def draw_runs(some: range, folder: Path, job: DrawJob) -> tuple[MadeRuns, Given]:
     """Draw some of the parts and store them in the folder as sorted runs."""
     names = _loaded(folder / _NAMES) if job.shuffled else None
     given, neurons = Given(), job.spec.neurons
@@ -71,7 +71,9 @@ def draw_runs(some: range, folder: Path, job: Job) -> tuple[MadeRuns, Given]:
         return sorter.leave(), given
 
 
-def encode_blocks(some: range, folder: Path, job: Job, plan: Plan) -> tuple[Piece, Totals]:
+def encode_blocks(
+    some: range, folder: Path, job: DrawJob, plan: EncodingPlan
+) -> tuple[ArchivePiece, Totals]:
     """Encode the blocks of some spans, and store them in the folder."""
     encoder, totals, neurons = plan.encoder, Totals(), job.spec.neurons
     if plan.rated:
@@ -99,7 +101,7 @@ def _loaded(path: Path) -> NDArray[Any]:
 class Spread:
     """The connections of a network drawn by helpers: see `Elsewhere`."""
 
-    def __init__(self, job: Job, folder: Path, helpers: Helpers) -> None:
+    def __init__(self, job: DrawJob, folder: Path, helpers: Helpers) -> None:
         self.given, self.entries = Given(), 0
         self._job, self._folder, self._helpers = job, folder, helpers
         self._made: list[MadeRuns] = []
@@ -114,7 +116,7 @@ class Spread:
             self.entries += int(made.loads[-1])
             yield min(self.given.read / max(spec.synapses, 1), 1.0)
 
-    def encode(self, encoder: BlockEncoder) -> Iterator[tuple[Piece, Totals, float]]:
+    def encode(self, encoder: BlockEncoder) -> Iterator[tuple[ArchivePiece, Totals, float]]:
         """Yield the blocks in order, in pieces, with the completed fraction."""
         check_total(sum(made.total for made in self._made), encoder.unit)
         rated = encoder.rates is not None
@@ -127,7 +129,7 @@ class Spread:
         neurons = self._job.spec.neurons
         blocks = np.append(np.arange(0, neurons, encoder.block_size), neurons)
         spans = np.array(equal_loads(np.interp(blocks, bounds, loads), SPANS))
-        plan = Plan(encoder, rated, [made.path for made in self._made], spans)
+        plan = EncodingPlan(encoder, rated, [made.path for made in self._made], spans)
         done = 0
         for piece, totals in self._helpers.ranges(
             encode_blocks, len(spans), self._folder, self._job, plan
@@ -148,7 +150,7 @@ def spread(
     with _shared_folder(path) as folder:
         if names is not None:
             _save(folder / _NAMES, names)
-        yield Spread(Job(spec, draws, helpers.memory, names is not None), folder, helpers)
+        yield Spread(DrawJob(spec, draws, helpers.memory, names is not None), folder, helpers)
 
 
 @contextmanager

@@ -12,13 +12,13 @@ from storage.errors import BadInputError
 from storage.extras import require
 from storage.files import open_input, read_error
 from storage.samples.form import InputShape, sizes
-from storage.samples.sources import Source
+from storage.samples.sources import SampleSource
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 MODES = {1: "L", 3: "RGB"}
 
 
-class ImageSource(Source):
+class ImageSource(SampleSource):
     """The images of a folder, by name; or of its subfolders, each of which is a class, by name.
 
     They are converted to grey or RGB if the model has one or three channels. They are not resized.

@@ -19,12 +19,12 @@ from storage.samples.sources import (
     Labels,
     NpySource,
     NpzSource,
-    Source,
+    SampleSource,
     require_numbers,
 )
 
 AT_ONCE = 1 << 24  # numbers checked at a time
-_KINDS: dict[str, Callable[[Path], Source]] = {
+_KINDS: dict[str, Callable[[Path], SampleSource]] = {
     ".npz": NpzSource, ".npy": NpySource, ".csv": CsvSource,
 }  # fmt: skip
 
@@ -38,7 +38,7 @@ class Samples(Closing):
 
     def __init__(
         self,
-        source: Source,
+        source: SampleSource,
         taken: InputShape,
         form: SampleForm,
         limit: int | None = None,
@@ -180,14 +180,14 @@ def read_samples(
         return SampleArrays(x, samples.labels, samples.notes)
 
 
-def _source(path: Path, taken: InputShape, name: str | None) -> Source:
+def _source(path: Path, taken: InputShape, name: str | None) -> SampleSource:
     if path.is_dir():
         return ImageSource(path, taken)
     kind = _kind(path)
     return NpzSource(path, name) if kind is NpzSource else kind(path)
 
 
-def _kind(path: Path) -> Callable[[Path], Source]:
+def _kind(path: Path) -> Callable[[Path], SampleSource]:
     """Return the source class for a file, by its extension."""
     kind = _KINDS.get(path.suffix.lower())
     if kind is None:

@@ -26,7 +26,7 @@ SKIPPED = 1 << 22  # bytes decompressed at a time when skipping to a sample
 _DAMAGE = (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, RuntimeError)
 
 
-class Source(Closing):
+class SampleSource(Closing):
     """Samples in a file.
 
     where : the file, for messages
@@ -53,7 +53,7 @@ class Source(Closing):
         self.count, self.shape = shape[0], shape[1:] or (1,)
 
 
-class NpySource(Source):
+class NpySource(SampleSource):
     """A single array, memory-mapped."""
 
     def __init__(self, path: Path) -> None:
@@ -87,7 +87,7 @@ class NpySource(Source):
             held.close()
 
 
-class NpzSource(Source):
+class NpzSource(SampleSource):
     """The samples of an archive, decompressed on demand: the array with the name of the model's
     input, or x, or the only one; and the labels y, if present."""
 
@@ -240,7 +240,7 @@ def _exactly(member: Any, count: int) -> bytes:
     return bytes(data)
 
 
-class CsvSource(Source):
+class CsvSource(SampleSource):
     """Lines of a label and numbers, separated by commas; a header line is skipped."""
 
     def __init__(self, path: Path) -> None:

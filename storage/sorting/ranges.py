@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from storage.graph import Block, BlockArrays
 from storage.quantise import MAX_DECIMALS, Rounding, to_units
 from storage.sorting.radix import sort_packed, sort_pairs
-from storage.sorting.runs import EXACT_BELOW, Layout, Run, RunStore, Unpacking, _gather
+from storage.sorting.runs import EXACT_BELOW, RecordLayout, Run, RunStore, Unpacking, _gather
 
 PIECE = 1 << 20  # records of a run unpacked at a time
 
@@ -130,7 +130,7 @@ def gather_range(
     """
     factor, low = how
     shift = store.shift
-    layout = Layout(shift, store.bits, run.key_bytes, run.weight_bytes)
+    layout = RecordLayout(shift, store.bits, run.key_bytes, run.weight_bytes)
     buckets = store.buckets_of(first, last)
     bucket, behind = buckets.start - run.first, buckets.stop - run.first
     while bucket < behind:  # a piece of buckets at a time

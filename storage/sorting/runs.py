@@ -28,7 +28,7 @@ EXACT_BELOW = 2.0**50  # multiples of a decimal unit survive float64 arithmetic 
 _RAW = -1  # value of decimals: weights are float64 bits
 
 
-class Layout(NamedTuple):
+class RecordLayout(NamedTuple):
     """Layout of a record.
 
     shift : from an owner to its bucket; bits : of a vertex id
@@ -321,7 +321,7 @@ class RunStore(Closing):
         if self._signed and decimals == _RAW:
             weight_bytes = 8  # the sign is the top bit
         key_bytes = key_width(self.bits, self.shift)
-        layout = Layout(self.shift, self.bits, key_bytes, weight_bytes)
+        layout = RecordLayout(self.shift, self.bits, key_bytes, weight_bytes)
         out = np.empty(int(starts[-1]) * (key_bytes + weight_bytes), np.uint8)
         cursors = starts[:-1].copy()
         for begin, end, mode in buffer.parts:

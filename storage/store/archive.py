@@ -85,7 +85,7 @@ class Entry(NamedTuple):
     offset: int
 
 
-class Piece(NamedTuple):
+class ArchivePiece(NamedTuple):
     """A file of `size` bytes: consecutive members with their headers, see `pieces`.
 
     entries : of the members, offsets relative to the file
@@ -136,7 +136,7 @@ class ArchiveWriter(Closing):
         self._file.write(member.data)
         self._entries.append(entry)
 
-    def append(self, piece: Piece, some: range | None = None) -> None:
+    def append(self, piece: ArchivePiece, some: range | None = None) -> None:
         """Append the members of a piece in order, or a consecutive range of them."""
         some = range(len(piece.entries)) if some is None else some
         entries = piece.entries[some.start : some.stop]

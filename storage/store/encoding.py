@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from storage.graph import Block
 from storage.quantise import Rounding
-from storage.store.archive import Packed, Piece, pack
+from storage.store.archive import ArchivePiece, Packed, pack
 from storage.store.codec import encode_block
 from storage.store.given import Given
 from storage.store.network import block_member
@@ -102,7 +102,7 @@ class Elsewhere(Protocol):
     given: Given
     entries: int
 
-    def encode(self, encoder: BlockEncoder) -> Iterator[tuple[Piece, Totals, float]]:
+    def encode(self, encoder: BlockEncoder) -> Iterator[tuple[ArchivePiece, Totals, float]]:
         """Yield all blocks in order, in pieces, each with its totals and the completed fraction.
 
         Raises `BadInputError` like `ConnectionSorter.map_blocks`.

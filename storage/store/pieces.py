@@ -7,7 +7,7 @@ from pathlib import Path
 
 from storage.closing import Closing
 from storage.files import write_error, writing
-from storage.store.archive import Entry, Packed, Piece, local_header
+from storage.store.archive import ArchivePiece, Entry, Packed, local_header
 
 
 class PieceWriter(Closing):
@@ -31,11 +31,11 @@ class PieceWriter(Closing):
         self._entries.append(entry)
         self._position += len(header) + len(member.data)
 
-    def leave(self) -> Piece:
+    def leave(self) -> ArchivePiece:
         """Close the file and return the piece; nothing can be added afterwards."""
         with writing(self._folder):
             self._file.close()
-        return Piece(Path(self._file.name), self._position, self._entries)
+        return ArchivePiece(Path(self._file.name), self._position, self._entries)
 
     def close(self) -> None:
         self._file.close()

@@ -14,7 +14,7 @@ from storage.closing import Closing
 from storage.errors import WriteError
 from storage.files import write_file, writing
 from storage.locks import OutputLock
-from storage.store.archive import ArchiveWriter, Packed, Piece
+from storage.store.archive import ArchivePiece, ArchiveWriter, Packed
 from storage.store.sharded import DESCRIPTION, Layout
 
 PARTIAL = ".partial-files"  # suffix of the folder's name until it is complete
@@ -64,7 +64,7 @@ class ShardedWriter(Closing):
         """Add the next block."""
         self._of(member.name).add(member)
 
-    def append(self, piece: Piece) -> None:
+    def append(self, piece: ArchivePiece) -> None:
         """Add the next blocks, from a piece."""
 
         parts = [self._layout.part_of(entry.name.decode()) for entry in piece.entries]

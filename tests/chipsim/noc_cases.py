@@ -6,7 +6,7 @@ import numpy as np
 
 from chipsim.chip.machine import Block, Machine, Torus
 from chipsim.chip.model import Chip
-from chipsim.noc.mesh import Links, Mesh
+from chipsim.noc.mesh import LinkTiming, Mesh
 from tests.reference.noc import EAST, NORTH, SOUTH, WEST, Link, Packet
 
 SHAPES = ("uniform", "hotspot", "transpose", "complement", "neighbour", "self", "burst")
@@ -37,11 +37,11 @@ def random_packets(
     return [(int(t), int(a), int(b)) for t, a, b in zip(created, source, target, strict=True)]
 
 
-def random_links(rng: np.random.Generator, mesh: Mesh) -> Links:
+def random_links(rng: np.random.Generator, mesh: Mesh) -> LinkTiming:
     """Return random links: long and narrow among short and wide ones."""
     shape = 4, mesh.height, mesh.width
     latency = np.where(rng.random(shape) < 0.5, 1, rng.integers(1, 12, shape))
-    return Links(latency.astype(np.int64), rng.choice([1.0, 1.0, 1.0, 1.5, 2.25, 4.0], shape))
+    return LinkTiming(latency.astype(np.int64), rng.choice([1.0, 1.0, 1.0, 1.5, 2.25, 4.0], shape))
 
 
 def torus_of(width: int, height: int, torus: Torus, tile: tuple[int, int], depth: int) -> Mesh:

@@ -16,7 +16,7 @@ from chipsim.chip.time import ChipTime
 from chipsim.noc.demand import Demand
 from chipsim.noc.load import measure_load
 from chipsim.noc.mesh import Mesh
-from chipsim.traffic.latency import Latency, Sent, latency
+from chipsim.traffic.latency import PacketLatency, RouterTraffic, latency
 from chipsim.traffic.links import loads_of, route_flows, turns_of
 from tests.chipsim.measured import score
 from tests.chipsim.strategies import Case, cases
@@ -61,11 +61,11 @@ def test_metrics_match_reference(case: Case, tick: float) -> None:
     assert ours == pytest.approx(plain, rel=1e-9)
 
 
-def sent(chip: Chip, source: list[int], target: list[int], weight: list[int]) -> Sent:
+def sent(chip: Chip, source: list[int], target: list[int], weight: list[int]) -> RouterTraffic:
     flows = np.array(source, np.int32), np.array(target, np.int32), np.array(weight, np.int64)
     routes, _ = route_flows(chip, *flows)
     entered = np.bincount(flows[0], flows[2], chip.cores).astype(np.int64)
-    return Sent(loads_of(routes), turns_of(routes), entered)
+    return RouterTraffic(loads_of(routes), turns_of(routes), entered)
 
 
 def test_two_flows_that_meet_by_hand() -> None:
@@ -74,7 +74,7 @@ def test_two_flows_that_meet_by_hand() -> None:
     # meeting flits come one by one and do not wait. No flit waits for a head for another output.
     chip = Chip("hand", 4, 1)
     found = latency(chip, sent(chip, [0, 1], [3, 3], [4, 4]), 1 / 16)
-    assert found == Latency(0.5, 1 + 2.5, 1 + 2.5 + 0.25)
+    assert found == PacketLatency(0.5, 1 + 2.5, 1 + 2.5 + 0.25)
     # A flow from 0 to 1 waits for the heads at 1: 1/4 * 1/4 * (1 + 1/4) over the free share of the
     # input, 1 - (1/4 + 1/8) - 1/4 * 1/4.
     found = latency(chip, sent(chip, [0, 0, 1], [1, 3, 3], [2, 4, 4]), 1 / 16)
@@ -87,8 +87,10 @@ def test_cores_of_a_tile_wait_for_each_other_by_hand() -> None:
     # Cores 0 and 1 share a router and send to the adjacent core 2, each with a flit in 4 of 16
     # cycles: W = 1/4 before the port as above, and none after it. A third flow stays in the tile.
     chip = Chip("hand", 4, 1, machine=Machine(4, 1, tile=Block(2, 1, 0.0)))
-    assert latency(chip, sent(chip, [0, 1], [2, 2], [4, 4]), 1 / 16) == Latency(0.5, 2.0, 2.25)
-    assert latency(chip, sent(chip, [0], [1], [4]), 1 / 16) == Latency(0.25, 1.0, 1.0)
+    assert latency(chip, sent(chip, [0, 1], [2, 2], [4, 4]), 1 / 16) == PacketLatency(
+        0.5, 2.0, 2.25
+    )
+    assert latency(chip, sent(chip, [0], [1], [4]), 1 / 16) == PacketLatency(0.25, 1.0, 1.0)
 
 
 def test_advice_above_the_limit() -> None:
@@ -107,7 +109,7 @@ def test_advice_above_the_limit() -> None:
 
 def test_nothing_is_sent() -> None:
     chip = Chip("idle", 3, 2)
-    assert latency(chip, sent(chip, [], [], []), 1.0) == Latency(0.0, 0.0, 0.0)
+    assert latency(chip, sent(chip, [], [], []), 1.0) == PacketLatency(0.0, 0.0, 0.0)
 
 
 def random_flows(rng: np.random.Generator, nodes: int) -> Counter[tuple[int, int]]:

@@ -17,7 +17,7 @@ from chipsim.errors import ChipError
 from chipsim.noc.deliver import Delivery, deliver
 from chipsim.noc.demand import Demand
 from chipsim.noc.kernel import NEVER, _next, _uniform
-from chipsim.noc.mesh import MAX_SLOTS, Links, Mesh, Run, new_tally
+from chipsim.noc.mesh import MAX_SLOTS, LinkTiming, Mesh, MeshRun, new_tally
 from chipsim.traffic.links import loads_of, route_flows
 from tests.chipsim.noc_cases import SHAPES, random_links, random_packets, slow_links, torus_of
 from tests.reference.noc import EAST, LOCAL, NORTH, SOUTH, WEST, Packet, Twin, simulate
@@ -132,7 +132,7 @@ def test_full_rings_do_not_deadlock(sides: tuple[int, int], depth: int) -> None:
     mesh = torus_of(*sides, "xy", (1, 1), depth)
     across = (np.arange(mesh.nodes) + mesh.width // 2 + mesh.nodes // 2) % mesh.nodes
     demand = Demand.to_one(mesh, across, 1.0, 0.5)
-    run = Run(mesh, demand.feed(9), new_tally(mesh), (0, 100_000))
+    run = MeshRun(mesh, demand.feed(9), new_tally(mesh), (0, 100_000))
     before = np.zeros(mesh.nodes)
     for part in range(1, 21):
         run.until(5000 * part, 100_000)
@@ -148,7 +148,7 @@ def test_a_ring_without_bubble_deadlocks() -> None:
     demand = Demand.to_one(mesh, (np.arange(8) + 3) % 8, 1.0, 0.0)
     counts = []
     for bubble in (True, False):
-        run = Run(mesh, demand.feed(9), new_tally(mesh), (0, 10_000))
+        run = MeshRun(mesh, demand.feed(9), new_tally(mesh), (0, 10_000))
         if not bubble:
             run.routers.rings.enters[:] = 0
         run.until(5000, 10_000)
@@ -200,7 +200,7 @@ def test_without_load_links_add_their_latencies() -> None:
 @pytest.mark.parametrize("cycles", [1.0, 2.5, 4.0])
 def test_a_narrow_link_passes_its_share(latency: int, cycles: float) -> None:
     mesh = Mesh(2, 1)
-    links = Links(np.full((4, 1, 2), latency), np.full((4, 1, 2), cycles))
+    links = LinkTiming(np.full((4, 1, 2), latency), np.full((4, 1, 2), cycles))
     found = sent(replace(mesh, links=links), [(0, 0, 1)] * 100)
     # The first leaves in cycle 1, the last after 99 more flits.
     assert found.delivered.max() == 1 + int(np.ceil(99 * cycles)) + latency

@@ -13,7 +13,7 @@ from chipsim.noc.deliver import deliver
 from chipsim.noc.demand import Demand
 from chipsim.noc.kernel import _bin, _guide
 from chipsim.noc.load import Load, measure_load
-from chipsim.noc.mesh import Mesh, Run, new_tally
+from chipsim.noc.mesh import Mesh, MeshRun, new_tally
 from chipsim.noc.patterns import (
     PATTERNS,
     complement,
@@ -39,7 +39,7 @@ def sent_packets(mesh: Mesh, demand: Demand, seed: int, cycles: int) -> np.ndarr
     """Draw the packets of the first cycles one by one, shape (3, packets), without simulation."""
     from chipsim.noc.kernel import _refill
 
-    run = Run(mesh, demand.feed(seed), new_tally(mesh), (0, cycles))
+    run = MeshRun(mesh, demand.feed(seed), new_tally(mesh), (0, cycles))
     found = []
     for v in range(mesh.nodes):
         while run.sources.time[v] < cycles:
@@ -235,7 +235,7 @@ def test_saturation_of_an_8x8_mesh_matches_the_literature(depth: int, reference:
 def test_saturated_meshes_do_not_deadlock(width: int, height: int, depth: int) -> None:
     """In 250,000 cycles of a load of 1 every node keeps receiving to the end."""
     mesh = Mesh(width, height, depth)
-    run = Run(mesh, uniform(mesh, 1.0).feed(9), new_tally(mesh), (0, 250_000))
+    run = MeshRun(mesh, uniform(mesh, 1.0).feed(9), new_tally(mesh), (0, 250_000))
     before = np.zeros(mesh.nodes)
     for part in range(1, 51):
         run.until(5000 * part, 250_000)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapper.compiler.explain import Row, explain
+from mapper.compiler.explain import NodeRow, explain
 from mapper.compiler.model import open_model
 from mapper.compiler.settings import CompileSettings
 from tests.mapper.conftest import Run, folder, nowhere, run, tidy
@@ -42,7 +42,7 @@ def mixed() -> Any:
     return model(nodes, constants, {"x": (1, 4, 8, 8)})
 
 
-def rows_of(path: Path, **settings: Any) -> dict[str, Row]:
+def rows_of(path: Path, **settings: Any) -> dict[str, NodeRow]:
     return {row.node: row for row in explain(open_model(path), CompileSettings(**settings))}
 
 

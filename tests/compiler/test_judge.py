@@ -14,7 +14,7 @@ import mapper.compiler.output
 from mapper.cli.main import main
 from mapper.compiler.artifacts.judge import folders
 from mapper.compiler.artifacts.judge.beside import Frames, Judge, Predicted
-from mapper.compiler.artifacts.judge.compare import Beside, StoredMap, Sums, order_of
+from mapper.compiler.artifacts.judge.compare import Beside, MapSums, StoredMap, order_of
 from mapper.compiler.artifacts.judge.cut import CutModel
 from mapper.compiler.artifacts.judge.folders import judged
 from mapper.compiler.artifacts.manifest import read_folder
@@ -143,7 +143,7 @@ def test_sqnr_below_the_prediction_departs() -> None:
     exact = RANDOM.normal(size=(1, 3, 40, 50))
     whole = np.rint(exact / 0.03).astype(np.int64)  # about 41 dB
     for predicted, departs in ((40.0, False), (55.0, True), (None, True)):
-        sums = Sums(StoredMap("a", (), 0.03, 0, 8), predicted, known=True)
+        sums = MapSums(StoredMap("a", (), 0.03, 0, 8), predicted, known=True)
         sums.add(whole, exact.astype(np.float32))
         assert sums.beside().departs is departs
 

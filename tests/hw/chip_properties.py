@@ -10,7 +10,7 @@ from amaranth.hdl import Assert, Assume, Module, Signal
 
 from hw.barrier import Barrier
 from hw.core.core import Core
-from hw.core.shape import CoreShape, Table
+from hw.core.shape import CoreShape, DestinationTable
 from tests.hw.properties import COUNT, Harness
 
 SMALL = CoreShape(
@@ -73,7 +73,7 @@ class CoreHarness(Harness):
         m.d.comb += [
             Assume(~(dut.tick & dut.busy)),
             Assume(~(dut.load.valid & works)),
-            Assume((word.table != Table.USED) | (word.data <= SMALL.neurons)),
+            Assume((word.table != DestinationTable.USED) | (word.data <= SMALL.neurons)),
         ]
 
     def prove_a_packet_that_is_offered_stays(self, m: Module) -> None:

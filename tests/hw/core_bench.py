@@ -10,7 +10,7 @@ import numpy as np
 from amaranth.sim import Simulator
 
 from hw.core.core import Core
-from hw.core.shape import CoreShape, Table
+from hw.core.shape import CoreShape, DestinationTable
 from hw.run import word_bits
 from hw.tables import CoreTables
 
@@ -65,12 +65,12 @@ class CoreBench:
         for tick, axons in enumerate(self.arrivals):
             ctx.set(self.core.tick, tick > 0)
             await self._settle(ctx, list(axons))
-        memory = self.core.memories[Table.POTENTIALS]
+        memory = self.core.memories[DestinationTable.POTENTIALS]
         self.observed.potentials = [ctx.get(memory[n]) for n in range(self.tables.used)]
 
     async def _load(self, ctx: Any) -> None:
         load = self.core.load
-        words = [(Table.USED, 0, self.tables.used)]
+        words = [(DestinationTable.USED, 0, self.tables.used)]
         for table, (shape, _) in self.core.shape.memories.items():
             for address, row in enumerate(self.tables.rows(table)):
                 words.append((table, address, word_bits(shape, row)))

@@ -14,7 +14,7 @@ from amaranth.hdl import Cat, Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.chip import Borders, Chip, chip_shape
+from hw.chip import Borders, ChipDesign, chip_shape
 from hw.core.arithmetic import simulate
 from hw.core.shape import CoreShape
 from hw.errors import HwError
@@ -41,7 +41,7 @@ class Machine(wiring.Component):
         self.side, self.registers = side, registers
         self.columns, self.rows = (4, 2) if side == "east" else (2, 4)
         self.chips: list[Any] = [
-            Chip(2, 2, CORE, borders=Borders([own], self.columns, self.rows))
+            ChipDesign(2, 2, CORE, borders=Borders([own], self.columns, self.rows))
             for own in (side, ACROSS[side])
         ]
         self.borders = Borders()
@@ -92,7 +92,7 @@ def simulator(side: str, registers: int) -> ChipSimulator:
 
 @cache
 def one_chip(width: int, height: int, output: bool = False) -> ChipSimulator:
-    return ChipSimulator(Chip(width, height, CORE, borders=Borders(output=output)))
+    return ChipSimulator(ChipDesign(width, height, CORE, borders=Borders(output=output)))
 
 
 @pytest.mark.heavy
@@ -144,7 +144,7 @@ def test_watched_spikes_leave_by_one_port() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_ports_of_open_sides() -> None:
-    chip: Any = Chip(3, 2, CORE, borders=Borders(["west", "north"], 6, 4))
+    chip: Any = ChipDesign(3, 2, CORE, borders=Borders(["west", "north"], 6, 4))
     assert len(chip.north_out) == 3
     assert len(chip.west_in) == 2
     assert (chip.shape.x_bits, chip.shape.y_bits) == (3, 2)
@@ -166,7 +166,7 @@ def test_ports_of_open_sides() -> None:
 )
 def test_invalid_borders(borders: Borders, said: str) -> None:
     with pytest.raises(HwError, match=said):
-        Chip(3, 2, CORE, borders=borders)
+        ChipDesign(3, 2, CORE, borders=borders)
 
 
 def test_unknown_sides_of_a_mesh() -> None:

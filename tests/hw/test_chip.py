@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 
-from hw.chip import Chip, chip_shape
+from hw.chip import ChipDesign, chip_shape
 from hw.core.arithmetic import simulate
 from hw.core.network import SpikingNetwork
-from hw.core.shape import CoreShape, Table
+from hw.core.shape import CoreShape, DestinationTable
 from hw.errors import HwError
 from hw.run import ChipSimulator, Host, word_bits
 from hw.tables import ChipTables, make_tables
@@ -28,7 +28,7 @@ SHAPE = chip_shape(WIDTH, HEIGHT, TINY)
 
 @cache
 def simulator() -> ChipSimulator:
-    return ChipSimulator(Chip(WIDTH, HEIGHT, TINY))
+    return ChipSimulator(ChipDesign(WIDTH, HEIGHT, TINY))
 
 
 def example(seed: int = 0) -> tuple[SpikingNetwork, ChipTables, list[list[int]]]:
@@ -44,7 +44,7 @@ class PortLoader(Host):
     async def put_tables(self, ctx: Any) -> None:
         port = self.chip.load
         for node, tables in enumerate(self.tables.cores):
-            words = [(Table.USED, 0, tables.used)]
+            words = [(DestinationTable.USED, 0, tables.used)]
             for table, (shape, _) in self.chip.shape.memories.items():
                 rows = enumerate(tables.rows(table))
                 words += [(table, address, word_bits(shape, row)) for address, row in rows]
@@ -91,8 +91,8 @@ def test_loaded_by_the_port_or_built_in_is_the_same() -> None:
     assert spikes.any()
     packets = [[p for one in told for p in tables.input_packets[one]] for told in inputs]
     for host in (
-        PortLoader(Chip(WIDTH, HEIGHT, TINY), tables, packets),
-        BuiltIn(Chip(WIDTH, HEIGHT, TINY, tables=tables), tables, packets),
+        PortLoader(ChipDesign(WIDTH, HEIGHT, TINY), tables, packets),
+        BuiltIn(ChipDesign(WIDTH, HEIGHT, TINY, tables=tables), tables, packets),
     ):
         assert np.array_equal(run_host(host), spikes)
         assert np.array_equal(host.potentials, potentials)
@@ -105,7 +105,7 @@ def test_unloaded_words_are_never_used() -> None:
     rng = np.random.default_rng(5)
     other = random_network(rng, 14, 60, SHAPE)
     left = make_tables(other, np.arange(14) % 2, WIDTH, HEIGHT, SHAPE)
-    host = PortLoader(Chip(WIDTH, HEIGHT, TINY, tables=left), tables, [[]] * TICKS)
+    host = PortLoader(ChipDesign(WIDTH, HEIGHT, TINY, tables=left), tables, [[]] * TICKS)
     spikes, potentials = simulate(network, SHAPE, TICKS)
     assert spikes.any()
     assert np.array_equal(run_host(host), spikes)
@@ -127,7 +127,7 @@ def test_potentials_loaded_again_start_afresh() -> None:
             await super().run(ctx)
 
     for ticks in (3, 4):  # an even and an odd number: banks in either role
-        again = Again(Chip(WIDTH, HEIGHT, TINY), tables, [[]] * ticks)
+        again = Again(ChipDesign(WIDTH, HEIGHT, TINY), tables, [[]] * ticks)
         assert np.array_equal(run_host(again), simulate(network, SHAPE, ticks)[0])
 
 
@@ -135,7 +135,7 @@ def test_potentials_loaded_again_start_afresh() -> None:
 def test_early_tick_requests_wait() -> None:
     network, tables, _ = example(2)
     spikes, _ = simulate(network, SHAPE, TICKS)
-    host = Impatient(Chip(WIDTH, HEIGHT, TINY), tables, [[]] * TICKS)
+    host = Impatient(ChipDesign(WIDTH, HEIGHT, TINY), tables, [[]] * TICKS)
     assert np.array_equal(run_host(host), spikes)
     assert spikes.any()
 
@@ -180,7 +180,7 @@ def test_the_host_and_the_core_of_node_0_share_its_way_into_the_mesh() -> None:
             self.read_potentials(ctx)
 
     packets = [[p for one in told for p in tables.input_packets[one]] for told in inputs]
-    host = Busy(Chip(WIDTH, HEIGHT, TINY), tables, packets)
+    host = Busy(ChipDesign(WIDTH, HEIGHT, TINY), tables, packets)
     spikes, potentials = simulate(network, SHAPE, 6, inputs)
     assert np.array_equal(run_host(host), spikes)
     assert np.array_equal(host.potentials, potentials)  # the last four add up all weights
@@ -214,7 +214,7 @@ def test_a_packet_accepted_as_a_tick_starts_counts_in_the_one_after(
                 ctx.set(self.chip.input.valid, 0)
                 await self.settle(ctx, tick)
 
-    host = Late(Chip(WIDTH, HEIGHT, TINY), tables, [[]] * 3)
+    host = Late(ChipDesign(WIDTH, HEIGHT, TINY), tables, [[]] * 3)
     assert np.flatnonzero(run_host(host)[:, 0]).tolist() == [counts]
 
 
@@ -238,7 +238,7 @@ def test_narrow_chips(width: int, height: int) -> None:
     network = ring(6)
     network = replace(network, threshold=9, weight=np.full(6, 9), potential=network.potential // 10)
     tables = make_tables(network, np.arange(6) % (width * height), width, height, shape)
-    run = ChipSimulator(Chip(width, height, TINY)).run(tables, 8)
+    run = ChipSimulator(ChipDesign(width, height, TINY)).run(tables, 8)
     assert np.array_equal(run.spikes, simulate(network, shape, 8)[0])
     assert run.packets == run.spikes.sum() == 16
 
@@ -256,7 +256,10 @@ def test_no_ticks_and_no_spikes() -> None:
 def test_tables_of_another_chip_are_refused() -> None:
     network, _, _ = example()
     other = chip_shape(1, 2, TINY)
-    for make in (lambda t: Chip(WIDTH, HEIGHT, TINY, tables=t), lambda t: simulator().run(t, 1)):
+    for make in (
+        lambda t: ChipDesign(WIDTH, HEIGHT, TINY, tables=t),
+        lambda t: simulator().run(t, 1),
+    ):
         with pytest.raises(HwError, match="tables of a 1x2 chip for one of 2x1; build them"):
             make(make_tables(network, np.zeros(9, int) + np.arange(9) % 2, 1, 2, other))
         wide = replace(SHAPE, sum_bits=12)
@@ -276,16 +279,16 @@ def test_invalid_runs_are_rejected() -> None:
     with pytest.raises(HwError, match="tick 0 has not ended after 2 cycles"):
         run(tables, 3, patience=2)
     assert run(tables, 1).spikes.shape == (1, 9)  # and a valid one still works
-    chip = Chip(WIDTH, HEIGHT, TINY, tables=tables)
+    chip = ChipDesign(WIDTH, HEIGHT, TINY, tables=tables)
     with pytest.raises(HwError, match="already has tables"):
         ChipSimulator(chip)
 
 
 def test_chips_that_cannot_be_built_are_refused() -> None:
     with pytest.raises(HwError, match="mesh: width is 0"):
-        Chip(0, 3)
+        ChipDesign(0, 3)
     with pytest.raises(HwError, match="depth is 0"):
-        Chip(2, 2, depth=0)
+        ChipDesign(2, 2, depth=0)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES
-from hw.chip import Chip
+from hw.chip import ChipDesign
 from hw.flow.netlist import netlist, verilog
 from hw.flow.yosys import find_program, find_yosys
 from hw.noc.mesh import Mesh
@@ -53,8 +53,8 @@ def mixed() -> MixedChip:
     "make",
     [
         lambda: Mesh(3, 2, 4, 3),
-        lambda: Chip(3, 2, TINY),
-        lambda: Chip(2, 2),
+        lambda: ChipDesign(3, 2, TINY),
+        lambda: ChipDesign(2, 2),
         pytest.param(mixed, marks=pytest.mark.slow_hw),
     ],
     ids=["mesh", "chip", "larger cores", "npu"],

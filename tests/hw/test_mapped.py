@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from chipsim.chip.model import Chip as ChipModel
-from hw.chip import Chip, chip_shape
+from chipsim.chip.model import ChipDesign as ChipModel
+from hw.chip import ChipDesign, chip_shape
 from hw.core.arithmetic import simulate
 from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
@@ -34,7 +34,7 @@ Inputs = list[list[int]]
 @cache
 def simulator(width: int, height: int) -> ChipSimulator:
     """Return a chip of the size; elaborated once for all tests."""
-    return ChipSimulator(Chip(width, height, CORE))
+    return ChipSimulator(ChipDesign(width, height, CORE))
 
 
 def drive(network: SpikingNetwork) -> Inputs:

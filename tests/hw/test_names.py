@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from hw.chip import Chip
+from hw.chip import ChipDesign
 from hw.flow.names import plain_name, plain_names
 from hw.flow.netlist import netlist
 from hw.noc.mesh import Mesh
@@ -58,8 +58,8 @@ def test_strings_stay_but_for_memories() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("design", [Mesh(2, 1, 3, 2), Chip(2, 1, TINY)], ids=["mesh", "chip"])
-def test_no_name_of_a_design_needs_escaping(design: Mesh | Chip) -> None:
+@pytest.mark.parametrize("design", [Mesh(2, 1, 3, 2), ChipDesign(2, 1, TINY)], ids=["mesh", "chip"])
+def test_no_name_of_a_design_needs_escaping(design: Mesh | ChipDesign) -> None:
     text = netlist(design, "top").text
     words = {word.lstrip("\\") for word in NAMES.findall(text)}
     assert not any("__" in word or re.search(r"\W", word, re.ASCII) for word in words)

@@ -10,8 +10,8 @@ import pytest
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 
-from hw.chip import Chip
-from hw.core.shape import Table
+from hw.chip import ChipDesign
+from hw.core.shape import DestinationTable
 from hw.flow.netlist import netlist
 from hw.noc.buffer import Buffer
 from hw.noc.mesh import Mesh
@@ -52,12 +52,12 @@ def test_a_mesh_is_instances_of_one_router() -> None:
 @pytest.mark.heavy
 def test_memories_are_uninitialised_by_default() -> None:
     shape = replace(TINY, x_bits=1)
-    assert "meminit" not in netlist(Chip(1, 1, shape), "chip").text
+    assert "meminit" not in netlist(ChipDesign(1, 1, shape), "chip").text
     network = ring(4)
     network = replace(network, threshold=9, weight=np.full(4, 9), potential=network.potential // 10)
     tables = make_tables(network, np.zeros(4, int), 1, 1, shape)
-    text = netlist(Chip(1, 1, shape, tables=tables), "chip").text
-    assert count(text, "cell $meminit_v2") == len(Table) - 1  # USED is a register
+    text = netlist(ChipDesign(1, 1, shape, tables=tables), "chip").text
+    assert count(text, "cell $meminit_v2") == len(DestinationTable) - 1  # USED is a register
 
 
 def test_other_parameters_make_another_module() -> None:

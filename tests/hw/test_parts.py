@@ -16,7 +16,7 @@ from hw.core.core import Core
 from hw.core.lists import ListReader
 from hw.core.loaded import memories_of
 from hw.core.network import SpikingNetwork
-from hw.core.shape import Table
+from hw.core.shape import DestinationTable
 from hw.errors import HwError
 from hw.tables import make_tables
 from tests.hw.networks import TINY
@@ -37,11 +37,11 @@ def reader() -> ListReader:
     flat = [entry for entries in LISTS for entry in entries]
     first = np.cumsum([0, *map(len, LISTS)]).tolist()
     memories = memories_of(TINY)
-    memories[Table.FANOUTS].init = [
+    memories[DestinationTable.FANOUTS].init = [
         {"first": a, "count": len(b)} for a, b in zip(first, LISTS, strict=False)
     ]
-    memories[Table.ROUTES].init = [{"x": 0, "y": 0, "axon": axon} for axon in flat]
-    return ListReader(TINY, memories, Table.FANOUTS, Table.ROUTES)
+    memories[DestinationTable.ROUTES].init = [{"x": 0, "y": 0, "axon": axon} for axon in flat]
+    return ListReader(TINY, memories, DestinationTable.FANOUTS, DestinationTable.ROUTES)
 
 
 def read_lists(keys: list[int], takes: Callable[[int], bool]) -> tuple[list[tuple[int, int]], int]:

@@ -10,7 +10,7 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.sim import Simulator
 
-from hw.chip import Chip, chip_shape
+from hw.chip import ChipDesign, chip_shape
 from hw.core.core import Core
 from hw.errors import HwError
 from hw.socket import CoreSocket
@@ -45,7 +45,7 @@ class Relay(wiring.Component):
 
 @pytest.mark.heavy
 def test_packets_go_round_until_they_stay() -> None:
-    chip = Chip(3, 1, TINY, make_core=Relay)
+    chip = ChipDesign(3, 1, TINY, make_core=Relay)
     taken = []
 
     async def bench(ctx: Any) -> None:
@@ -69,10 +69,10 @@ def test_packets_go_round_until_they_stay() -> None:
 
 def test_a_core_with_other_ports_is_refused() -> None:
     with pytest.raises(HwError, match="chip: the core of node 0 lacks the ports of"):
-        Chip(2, 1, TINY, make_core=lambda node: Core(SHAPE))
+        ChipDesign(2, 1, TINY, make_core=lambda node: Core(SHAPE))
 
 
 def test_tables_require_spiking_cores() -> None:
     tables = ChipTables(3, 1, SHAPE, (), ())
     with pytest.raises(HwError, match="tables are for spiking cores; give tables or make_core"):
-        Chip(3, 1, TINY, tables=tables, make_core=Relay)
+        ChipDesign(3, 1, TINY, tables=tables, make_core=Relay)

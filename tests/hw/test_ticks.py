@@ -12,7 +12,7 @@ from chipsim.chip.time import ChipTime
 from chipsim.noc.mesh import Mesh
 from chipsim.ticks.routes import core_routes
 from chipsim.ticks.run import TickSimulator
-from hw.chip import Chip
+from hw.chip import ChipDesign
 from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
 from hw.run import ChipSimulator
@@ -33,13 +33,13 @@ NETWORKS = {
 
 @cache
 def chip(width: int, height: int) -> ChipSimulator:
-    return ChipSimulator(Chip(width, height, CORE))
+    return ChipSimulator(ChipDesign(width, height, CORE))
 
 
 @cache
 def wide() -> ChipSimulator:
     """Return a row of cores with more neurons."""
-    return ChipSimulator(Chip(4, 1, replace(CORE, neurons=256)))
+    return ChipSimulator(ChipDesign(4, 1, replace(CORE, neurons=256)))
 
 
 def simulator(tables: ChipTables) -> TickSimulator:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from chipsim.chip.time import ChipTime
-from hw.chip import Chip
+from hw.chip import ChipDesign
 from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
 from hw.run import ChipSimulator
@@ -20,7 +20,7 @@ TIME = ChipTime()
 
 @cache
 def simulator(width: int, height: int) -> ChipSimulator:
-    return ChipSimulator(Chip(width, height, CORE))
+    return ChipSimulator(ChipDesign(width, height, CORE))
 
 
 def cycles(

@@ -94,13 +94,19 @@ def light_placement(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     from mapper.hop_refinement import annealing
     from mapper.placement import portfolio
-    from mapper.placement.spectral import Search
+    from mapper.placement.spectral import RotationSearch
 
     monkeypatch.setattr(annealing, "MANY", 0)
 
     for name in portfolio.EFFORTS:
-        light = portfolio.Effort(
-            work=1e6, least=1e5, search=Search(0, 1, 2), tried=1, repeats=2, start=0.2, sweeps=1
+        light = portfolio.PlacementEffort(
+            work=1e6,
+            least=1e5,
+            search=RotationSearch(0, 1, 2),
+            tried=1,
+            repeats=2,
+            start=0.2,
+            sweeps=1,
         )
         monkeypatch.setitem(portfolio.EFFORTS, name, light)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
-from storage.formats.layers.linear import Windows
+from storage.formats.layers.linear import WindowPositions
 
 Entries = dict[tuple[int, int], float]
 
@@ -18,7 +18,7 @@ def flat(place: tuple[int, ...], shape: tuple[int, ...]) -> int:
     return number
 
 
-def window_count(w: Windows) -> tuple[int, ...]:
+def window_count(w: WindowPositions) -> tuple[int, ...]:
     """Count windows by sliding: windows that fit whole.
 
     With `ceil` the last window may exceed the input by less than a stride, but must start inside
@@ -37,7 +37,9 @@ def window_count(w: Windows) -> tuple[int, ...]:
     return tuple(counts)
 
 
-def covered(w: Windows, place: tuple[int, ...]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+def covered(
+    w: WindowPositions, place: tuple[int, ...]
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Return (place in the kernel, place in the input) of all existing inputs of a window."""
     found = []
     for offset in product(*(range(k) for k in w.kernel)):
@@ -50,7 +52,7 @@ def covered(w: Windows, place: tuple[int, ...]) -> list[tuple[tuple[int, ...], t
     return found
 
 
-def convolution(weight: Any, w: Windows, groups: int) -> Entries:
+def convolution(weight: Any, w: WindowPositions, groups: int) -> Entries:
     """weight : array, shape (out, channels / groups, *kernel)"""
     out, channels = weight.shape[:2]
     count, entries = window_count(w), {}
@@ -65,7 +67,7 @@ def convolution(weight: Any, w: Windows, groups: int) -> Entries:
     return entries
 
 
-def pooling(channels: int, w: Windows, mean: str) -> Entries:
+def pooling(channels: int, w: WindowPositions, mean: str) -> Entries:
     count, entries = window_count(w), {}
     for c in range(channels):
         for place in product(*(range(n) for n in count)):

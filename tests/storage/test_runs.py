@@ -17,7 +17,7 @@ from storage.sorting.radix import sort_packed
 from storage.sorting.records import RecordFile
 from storage.sorting.runs import (
     Buffer,
-    Layout,
+    RecordLayout,
     RunStore,
     Unpacking,
     _as_decimals,
@@ -78,7 +78,7 @@ def test_scatter(data: st.DataObject, vertices: int, shift: int, mode: int, spar
     cursors = np.cumsum(counts) - counts
     out = np.zeros(len(entries) * (key_bytes + weight_bytes), np.uint8)
     weight = weight if weight_bytes else weight[:0]
-    layout = Layout(shift, bits, key_bytes, weight_bytes)
+    layout = RecordLayout(shift, bits, key_bytes, weight_bytes)
     _scatter(source, target, weight, mode, layout, cursors, out)
     assert out.tobytes() == b"".join(
         naive.packed_entry(entry, shift, bits, key_bytes, weight_bytes) for entry in expected
@@ -110,7 +110,7 @@ def test_gather(
         pairs = [(key, 5 * weight) for key, weight in pairs]
     data = np.frombuffer(raw, np.uint8)
     starts = 9 + np.cumsum([0, *map(len, buckets)])
-    layout, unpacking = Layout(3, 4, 2, weight_bytes), Unpacking(base, limit, 7, 5, low)
+    layout, unpacking = RecordLayout(3, 4, 2, weight_bytes), Unpacking(base, limit, 7, 5, low)
     found: list[tuple[int, int]] = []
     done = -1
     while done < starts[-1] - 9:  # repeat while the room runs out

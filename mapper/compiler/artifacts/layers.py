@@ -21,14 +21,14 @@ from mapper.compiler.tiling.stalls import CAUSES, unit_of, waits_of
 MOST_BARS = 400  # per unit in the timeline; shorter gaps are closed
 
 
-class Part(NamedTuple):
+class LayerSpan(NamedTuple):
     """The instructions of a layer: index of the first, and end."""
 
     first: int
     stop: int
 
 
-class Run(NamedTuple):
+class ProgramRun(NamedTuple):
     """A program and its timeline.
 
     units : unit number of each instruction; waits : stalls in the format of `waits_of`
@@ -45,17 +45,19 @@ class Run(NamedTuple):
     def of(
         cls, steps: Sequence[Step], program: Sequence[Instruction], timeline: Timeline,
         shape: NpuShape,
-    ) -> Run:  # fmt: skip
+    ) -> ProgramRun:  # fmt: skip
         units = np.array([unit_of(one) for one in program], np.int64)
         return cls(steps, program, timeline, units, waits_of(program, timeline), shape)
 
 
-def parts_of(ends: Sequence[int]) -> list[Part]:
+def parts_of(ends: Sequence[int]) -> list[LayerSpan]:
     """Return the instructions of each layer, from the layer ends."""
-    return [Part(first, end) for first, end in zip([0, *ends], ends, strict=False)]
+    return [LayerSpan(first, end) for first, end in zip([0, *ends], ends, strict=False)]
 
 
-def layer_row(macro: Macro, part: Part, region: Region | None, run: Run) -> dict[str, Any]:
+def layer_row(
+    macro: Macro, part: LayerSpan, region: Region | None, run: ProgramRun
+) -> dict[str, Any]:
     """Return the report row of a layer: description, result and cost.
 
     region : region of its result, if that stays on the core
@@ -99,7 +101,7 @@ def layer_row(macro: Macro, part: Part, region: Region | None, run: Run) -> dict
     }  # fmt: skip
 
 
-def _busy(run: Run, unit: int, first: int, last: int) -> float:
+def _busy(run: ProgramRun, unit: int, first: int, last: int) -> float:
     """Return the busy share of a unit in a range of cycles, for any layer."""
     own = run.units == unit
     start, end = run.timeline.start[own], run.timeline.end[own]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.artifacts.layers import Run, layer_row, parts_of, timeline_rows
+from mapper.compiler.artifacts.layers import ProgramRun, layer_row, parts_of, timeline_rows
 from mapper.compiler.artifacts.manifest import Target
 from mapper.compiler.codegen.code import CoreCode
 from mapper.compiler.compiled import Compiled
@@ -66,7 +66,7 @@ def report_of(compiled: Compiled, model: str, target: Target, command: list[str]
 
 def _layers(code: CoreCode, shape: NpuShape) -> list[Report]:
     """Return the report rows of the layers of a core."""
-    run = Run.of(code.steps, code.program, code.timeline, shape)
+    run = ProgramRun.of(code.steps, code.program, code.timeline, shape)
     regions = {one.region.tensor: one.region for one in code.maps}
     return [
         {"core": list(code.place)} | layer_row(macro, part, regions.get(macro.output), run)

@@ -20,7 +20,7 @@ from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, blocks_of
 from mapper.compiler.numerics.binary import packed, unpacked
 from mapper.compiler.numerics.execute import run_graph
 from mapper.compiler.numerics.reference import INTEGER
-from mapper.compiler.partition.hostrun import Cores, Data, HostPlan, without_gaps
+from mapper.compiler.partition.hostrun import CoreAccess, Data, HostPlan, without_gaps
 from mapper.errors import MapperError
 
 Maps = dict[str, NDArray[np.int64]]
@@ -183,7 +183,7 @@ class Machine:
             found[:, :, filled] = False
         return found
 
-    def run(self, cores: Cores, sample: NDArray[np.float32]) -> tuple[dict[str, Data], Maps]:
+    def run(self, cores: CoreAccess, sample: NDArray[np.float32]) -> tuple[dict[str, Data], Maps]:
         """Run a frame; return values by name, and stored maps. sample : shape (1, ...)"""
         return self.plan.run({self.input: sample}, cores)
 
@@ -239,7 +239,7 @@ class FrameCores:
     def read(self, tensor: str) -> Data:
         machine = self.machine
         parts = machine.parts(tensor)
-        source = self.frame if parts[0]["core"] is not None else Sent(machine, self.frame)
+        source = self.frame if parts[0]["core"] is not None else SentData(machine, self.frame)
         found = np.zeros(parts[0]["whole"], np.int64)
         for one in parts:
             place = (0, slice(*one["rows"]), slice(None), slice(*one["channels"]))
@@ -247,7 +247,7 @@ class FrameCores:
         return found
 
 
-class Sent:
+class SentData:
     """Data sent to the host in a frame, with the read interface of cores."""
 
     def __init__(self, machine: Machine, frame: Frame) -> None:
@@ -380,7 +380,7 @@ def _core(one: Map) -> Any:
     return None if one["core"] is None else tuple(one["core"])
 
 
-def read_map(frame: Frame | Sent, one: Map, columns: int) -> NDArray[np.int64]:
+def read_map(frame: Frame | SentData, one: Map, columns: int) -> NDArray[np.int64]:
     """Return a map from a core's memory, shape (rows, columns, channels)."""
     _, height, width, channels = one["shape"]
     if one["bits"] in (8, 16):
@@ -395,7 +395,7 @@ def read_map(frame: Frame | Sent, one: Map, columns: int) -> NDArray[np.int64]:
     return whole[:, :, :channels].astype(np.int64)
 
 
-def read_vectors(frame: Frame | Sent, one: Map, columns: int) -> NDArray[np.int64]:
+def read_vectors(frame: Frame | SentData, one: Map, columns: int) -> NDArray[np.int64]:
     """Return a map of 8 or 16 bits in storage layout, shape (rows, columns, blocks, channels per
     block).
     """

@@ -16,7 +16,7 @@ from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.artifacts.checks.areas import MapPlace
 from mapper.compiler.artifacts.checks.checker import Declared, check_program
 from mapper.compiler.artifacts.checks.exchange import Traded, check_exchange
-from mapper.compiler.artifacts.checks.layers import Stored, stored_maps
+from mapper.compiler.artifacts.checks.layers import CompleteMap, stored_maps
 from mapper.compiler.artifacts.checks.touches import Instruction, in_slots, instructions_of
 from mapper.compiler.artifacts.loops.check import check_listing
 from mapper.compiler.artifacts.manifest import LOOPS, MOST_JSON, CompiledFolder, program_file
@@ -57,7 +57,7 @@ def _presets(folder: CompiledFolder, place: tuple[int, int]) -> list[NDArray[np.
     ]
 
 
-def _stored(folder: CompiledFolder, place: tuple[int, int]) -> list[Stored]:
+def _stored(folder: CompiledFolder, place: tuple[int, int]) -> list[CompleteMap]:
     """Return the maps in a core's memory at the end of layers."""
     maps = {one["name"]: one for one in folder.manifest["maps"] if tuple(one["core"]) == place}
     at = list(folder.images).index(place)

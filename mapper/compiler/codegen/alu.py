@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hw.npu.isa import Instruction, MicroOp, form_of
 from hw.npu.shape import PARAMETER_LANES
-from mapper.compiler.codegen.areas import Area, Entries
+from mapper.compiler.codegen.areas import Entries, LoadArea
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.loads import load_entries
 from mapper.compiler.ir.node import Add, Clamp, Node, Requantise
@@ -174,7 +174,7 @@ def add(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
     here, made = _made_here(core, node), work.made
     other = next((tensor for tensor in node.inputs if tensor is not here), here)
     rows, columns = work.spans[core.macro.nodes.index(node) + 1]
-    area = Area(core.regions[other], rows, columns, work.tile.blocks)
+    area = LoadArea(core.regions[other], rows, columns, work.tile.blocks)
     beside = load_entries(core, area, work.free)
     a, b, shift, constant = operator.factors
     mine, others = (a, b) if node.inputs[0] is here else (b, a)

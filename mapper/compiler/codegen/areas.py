@@ -58,7 +58,7 @@ class Entries(NamedTuple):
 
 
 @dataclass(slots=True)
-class Area:
+class LoadArea:
     """The part of a feature map that a load reads, including padding around the map.
 
     Padding stored around the map in memory is read from there if it holds the required value; the

@@ -17,8 +17,8 @@ from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region, memory_use, pixel_vectors
 from mapper.compiler.program.inputs import Span
-from mapper.compiler.program.links import Sent, Target
-from mapper.compiler.program.reloads import Area, Reloaded
+from mapper.compiler.program.links import SentVectors, Target
+from mapper.compiler.program.reloads import ReloadArea, Reloaded
 from mapper.compiler.program.steps import Step, Touch
 from mapper.compiler.program.tables import MICRO_OPS, PARAMETER_BYTES, PARAMETERS, Tables
 from mapper.compiler.settings import Dual, Schedule
@@ -118,7 +118,7 @@ class ProgramBuilder:
         self.dynamic = memory.weights.dynamic
         self.streams = Streams(memory.weights.static, shape.weight_words, memory.host_first)
         stop = memory_use(regions).used if memory.stop is None else memory.stop
-        self.area = Area(stop, shape.columns)
+        self.area = ReloadArea(stop, shape.columns)
         sizes = {MICRO_OPS: (shape.micro_ops, MICRO_OP_BYTES),
                  PARAMETERS: (shape.parameter_words, PARAMETER_BYTES)}  # fmt: skip
         self.tables.reloaded = {
@@ -134,7 +134,7 @@ class ProgramBuilder:
 
     def step(
         self, unit: str, instruction: Instruction, reads: list[Touch], writes: list[Touch],
-        sent: Sent | None = None,
+        sent: SentVectors | None = None,
     ) -> None:  # fmt: skip
         """Add an instruction of a unit; its reads of small memories are added here.
 

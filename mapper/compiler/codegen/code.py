@@ -16,7 +16,7 @@ from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.program.image import Image
 from mapper.compiler.program.inputs import Span
-from mapper.compiler.program.links import NO_LINKS, Links, Place
+from mapper.compiler.program.links import NO_LINKS, CoreLinks, Place
 from mapper.compiler.program.preloaded import Preloaded
 from mapper.compiler.program.presets import Preset
 from mapper.compiler.program.steps import Step
@@ -69,13 +69,13 @@ class CoreCode:
     ends: list[int]
     spans: list[tuple[int, int]]
     timeline: Timeline
-    links: Links = field(default_factory=lambda: NO_LINKS)
+    links: CoreLinks = field(default_factory=lambda: NO_LINKS)
 
     @classmethod
     def of(
         cls, place: Place, layers: tuple[list[int], list[Macro]], maps: tuple[list[Lying], int],
         static_words: int, made: Emitted, code: tuple[list[Instruction], list[tuple[int, int]]],
-        links: Links = NO_LINKS, link: HostLink | None = None,
+        links: CoreLinks = NO_LINKS, link: HostLink | None = None,
     ) -> CoreCode:  # fmt: skip
         """layers : numbers and macro nodes; maps : feature maps and the vectors they occupy
         code : program and spans of its functions; link : timing of the host's weights"""

@@ -15,7 +15,7 @@ from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.kernels import BIAS_BITS, Kernels
 from mapper.compiler.codegen.pairs import Pass
 from mapper.compiler.ir.node import Conv, Node, Window
-from mapper.compiler.program.inputs import Part, Span
+from mapper.compiler.program.inputs import KernelPart, Span
 
 
 class Side(NamedTuple):
@@ -32,7 +32,7 @@ class Edge(NamedTuple):
     """
 
     sums: Pass
-    part: Part
+    part: KernelPart
     bias: int
 
 
@@ -48,11 +48,11 @@ def edges_of(core: ProgramBuilder, node: Node, kernels: Kernels, work: TileWork)
         across = _sides(window, columns, 1, data.width)
     if any(not side.places.size for side in (*down, *across)):
         return []
-    whole = Part(Span(0, window.size[0]), Span(0, window.size[1]))
+    whole = KernelPart(Span(0, window.size[0]), Span(0, window.size[1]))
     found = []
     for high in down:
         for wide in across:
-            part = Part(high.places, wide.places)
+            part = KernelPart(high.places, wide.places)
             bias = kernels.bias if part == whole else _bias(core, node, part)
             if bias is None:
                 return []
@@ -78,7 +78,7 @@ def _sides(window: Window, span: Span, axis: int, length: int) -> list[Side]:
     return found
 
 
-def _bias(core: ProgramBuilder, node: Node, part: Part) -> int | None:
+def _bias(core: ProgramBuilder, node: Node, part: KernelPart) -> int | None:
     """Add the bias plus the padding contribution outside a part of the kernel. Return its first
     word, or None if it exceeds 32 bits, e.g. for 16-bit data with a large zero point."""
     weights, bias = node.inputs[1].value, node.inputs[2].value

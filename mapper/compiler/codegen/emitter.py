@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from mapper.compiler.codegen.alu import add, alu, clamp, requantise
-from mapper.compiler.codegen.areas import Area, Entries
+from mapper.compiler.codegen.areas import Entries, LoadArea
 from mapper.compiler.codegen.binary import pack_signs
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.kernels import weight_words
@@ -31,7 +31,7 @@ from mapper.compiler.ir.node import (
     Upsample,
 )
 from mapper.compiler.program.tables import Tables
-from mapper.compiler.tiling.onchip import Choice, TileCost, choices
+from mapper.compiler.tiling.onchip import CutChoice, TileCost, choices
 from mapper.compiler.tiling.tiles import Cut, Tile, spans_of, tiles_of
 from mapper.compiler.tiling.units import tile_cost
 from mapper.errors import MapperError
@@ -67,7 +67,7 @@ class Emitter(ProgramBuilder):
         for tile in tiles_of(macro, cut, self.shape):
             self._make(product, tile, cut)
 
-    def ways(self, macro: Macro, number: int, plane: tuple[int, int] | None) -> list[Choice]:
+    def ways(self, macro: Macro, number: int, plane: tuple[int, int] | None) -> list[CutChoice]:
         """Return the possible cuts of a macro node with the cost of their tiles; emit nothing.
 
         plane : rows and columns of its tiles, None to choose them
@@ -108,7 +108,7 @@ class Emitter(ProgramBuilder):
             done = product(self, work, len(todo) == 1)
             todo = todo[1:]
         else:
-            area = Area(self.regions[macro.inputs[0]], *spans[0], tile.blocks)
+            area = LoadArea(self.regions[macro.inputs[0]], *spans[0], tile.blocks)
             work.made = load_entries(self, area, work.made.first)
         work.free = max(work.free, work.made.stop)
         self._behind(work, todo, done)

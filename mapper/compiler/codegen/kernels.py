@@ -14,7 +14,7 @@ from mapper.compiler.codegen.binary import binary_constants
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Conv, Node
 from mapper.compiler.memory.planner import blocks_of
-from mapper.compiler.program.inputs import MOST_TAPS, Part, Span, is_depthwise, taken_blocks
+from mapper.compiler.program.inputs import MOST_TAPS, KernelPart, Span, is_depthwise, taken_blocks
 from mapper.compiler.program.tables import Tables
 from mapper.compiler.stages import stage
 
@@ -36,7 +36,7 @@ class Words(NamedTuple):
 
     first: Mapping[int, int]
     spans: Mapping[int, Span]
-    part: Part
+    part: KernelPart
     each: int
     cells: NDArray[np.int64] | None = None
     fresh: bool = False
@@ -81,7 +81,7 @@ class Kernels(NamedTuple):
         """Number of kernel positions."""
         return self.kernel[0] * self.kernel[1]
 
-    def bring(self, core: ProgramBuilder, outputs: Span, blocks: Span, part: Part) -> Words:
+    def bring(self, core: ProgramBuilder, outputs: Span, blocks: Span, part: KernelPart) -> Words:
         """Return the words of some output blocks for some input blocks and a part of the kernel;
         load them if they come from the host and are not in memory."""
         if self.static is not None:
@@ -93,7 +93,7 @@ class Kernels(NamedTuple):
             if span.size > 0:  # the group of this output block may have none of these inputs
                 spans[ob] = span
         if self.kind == "DEPTHWISE":
-            part = Part(Span(0, 1), Span(0, 1))  # words hold all positions of the kernel
+            part = KernelPart(Span(0, 1), Span(0, 1))  # words hold all positions of the kernel
         chosen = {ob: self._some(ob, spans[ob], part) for ob in spans}
         key = (core.number, outputs, blocks, part)
         lies = core.streams.bring(core, key, lambda: np.concatenate(list(chosen.values())))
@@ -102,7 +102,7 @@ class Kernels(NamedTuple):
             places[ob], at = at, at + len(words)
         return Words(places, spans, part, self.each, lies.cells, lies.fresh)
 
-    def _some(self, output: int, blocks: Span, part: Part) -> NDArray[np.int64]:
+    def _some(self, output: int, blocks: Span, part: KernelPart) -> NDArray[np.int64]:
         """Return the words of an output block in the order of `Words`."""
         words, span = self.words[output], self.spans[output]
         if self.kind == "DEPTHWISE":
@@ -132,7 +132,7 @@ def place_kernels(tables: Tables, node: Node, label: str, dynamic: bool) -> Kern
     if not dynamic:
         first = {at: tables.add_words(one, label) for at, one in enumerate(words)}
         kh, kw = operator.window.size
-        static = Words(first, spans, Part(Span(0, kh), Span(0, kw)), each)
+        static = Words(first, spans, KernelPart(Span(0, kh), Span(0, kw)), each)
     shift = max(0, int(np.abs(bias).max(initial=0)).bit_length() - BIAS_BITS)
     assert not (bias & ((1 << shift) - 1)).any()  # multiples of the shift before the multiplier
     return Kernels(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from hw.npu.isa import Instruction
-from mapper.compiler.codegen.areas import Area, Entries
+from mapper.compiler.codegen.areas import Entries, LoadArea
 from mapper.compiler.codegen.builder import ProgramBuilder
 from mapper.compiler.program.steps import Touch
 
 
-def load_inputs(core: ProgramBuilder, area: Area, far: int = 0) -> Entries:
+def load_inputs(core: ProgramBuilder, area: LoadArea, far: int = 0) -> Entries:
     """Load a part of a feature map into the input buffer; padding holds its zero point.
 
     far : vectors from each pixel to the second pixel that is packed above it; 0 for none
@@ -30,7 +30,7 @@ def load_inputs(core: ProgramBuilder, area: Area, far: int = 0) -> Entries:
     return inputs
 
 
-def load_entries(core: ProgramBuilder, area: Area, first: int, padding: int = 0) -> Entries:
+def load_entries(core: ProgramBuilder, area: LoadArea, first: int, padding: int = 0) -> Entries:
     """Load a part of a feature map into accumulators, starting at `first`.
 
     padding : value of pixels outside the map

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from hw.npu.isa import Instruction, MicroOp, form_of
-from mapper.compiler.codegen.areas import Area, Entries
+from mapper.compiler.codegen.areas import Entries, LoadArea
 from mapper.compiler.codegen.bias import BIAS, begin_sums, end_sums
 from mapper.compiler.codegen.binary import add_edges
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
@@ -17,7 +17,7 @@ from mapper.compiler.codegen.pairs import Pass, kernel_pairs, plan_pairs
 from mapper.compiler.codegen.streams import ASKED
 from mapper.compiler.codegen.windows import load_windows
 from mapper.compiler.ir.node import Conv, Node, Window
-from mapper.compiler.program.inputs import Part, Span, needed, parts_of, taken_blocks
+from mapper.compiler.program.inputs import KernelPart, Span, needed, parts_of, taken_blocks
 from mapper.compiler.program.steps import Touch
 
 Product = Callable[[ProgramBuilder, TileWork, bool], bool]
@@ -33,11 +33,11 @@ Loops = dict[str, int]
 """Outer and inner counts of an instruction, and its strides in accumulators, inputs and weights."""
 
 
-class Piece(NamedTuple):
+class KernelPiece(NamedTuple):
     """Unit of one load and its products: input blocks and a part of the kernel."""
 
     blocks: Span
-    part: Part
+    part: KernelPart
 
 
 def convolution(core: ProgramBuilder, node: Node) -> Product:
@@ -60,7 +60,7 @@ def convolution(core: ProgramBuilder, node: Node) -> Product:
         known = kernels.static is not None and not core.tables.reloaded
         if work.cut.edges and known and init == BIAS and not apart and kernels.kind != "BINARY":
             edges = edges_of(core, node, kernels, work)
-        whole = Part(Span(0, window.size[0]), Span(0, window.size[1]))
+        whole = KernelPart(Span(0, window.size[0]), Span(0, window.size[1]))
         for one in plan.passes:
             for at, piece in enumerate(pieces):
                 words, inputs = _brought(core, node, kernels, work, one, piece)
@@ -100,7 +100,12 @@ def convolution(core: ProgramBuilder, node: Node) -> Product:
 
 
 def _brought(
-    core: ProgramBuilder, node: Node, kernels: Kernels, work: TileWork, part: Pass, piece: Piece
+    core: ProgramBuilder,
+    node: Node,
+    kernels: Kernels,
+    work: TileWork,
+    part: Pass,
+    piece: KernelPiece,
 ) -> tuple[Words, Entries]:
     """Load the weights and inputs of some products and return where they are. If both use the same
     path to external memory, weights come last: products start with the first words of weights, but
@@ -112,12 +117,12 @@ def _brought(
     return kernels.bring(core, work.tile.blocks, piece.blocks, piece.part), inputs
 
 
-def _common(a: Part, b: Part) -> Part | None:
+def _common(a: KernelPart, b: KernelPart) -> KernelPart | None:
     """Return the intersection of two parts of a kernel; None if it is empty."""
     rows, columns = (
         Span(max(x.first, y.first), min(x.stop, y.stop)) for x, y in zip(a, b, strict=True)
     )
-    return Part(rows, columns) if rows.size > 0 and columns.size > 0 else None
+    return KernelPart(rows, columns) if rows.size > 0 and columns.size > 0 else None
 
 
 class Products(NamedTuple):
@@ -126,7 +131,7 @@ class Products(NamedTuple):
     edge : the sums; loaded : the pass that the inputs were loaded for
     """
 
-    piece: Piece
+    piece: KernelPiece
     inputs: Entries
     work: TileWork
     kernels: Kernels
@@ -155,13 +160,13 @@ class Products(NamedTuple):
         return self.sums.first + at * self.sums.pixels + y * self.sums.columns + x
 
 
-def _load(core: ProgramBuilder, node: Node, part: Pass, piece: Piece) -> Entries:
+def _load(core: ProgramBuilder, node: Node, part: Pass, piece: KernelPiece) -> Entries:
     """Load the input pixels, or pairs of pixels, of some sums."""
     assert isinstance(node.operator, Conv)
     window = node.operator.window
     if core.macro.windows is not None:
         return load_windows(core, core.macro.windows, part.rows, part.columns)
-    area = Area(
+    area = LoadArea(
         core.regions[node.inputs[0]],
         needed(part.rows, window, 0, piece.part.rows),
         needed(part.columns, window, 1, piece.part.columns),
@@ -201,7 +206,7 @@ def multiply(
         )  # fmt: skip
 
 
-def _pieces(node: Node, work: TileWork, size: int) -> list[Piece]:
+def _pieces(node: Node, work: TileWork, size: int) -> list[KernelPiece]:
     """Return the pieces that a tile's sums consist of, in order.
 
     size : channels per block
@@ -209,13 +214,13 @@ def _pieces(node: Node, work: TileWork, size: int) -> list[Piece]:
     assert isinstance(node.operator, Conv)
     taken, most = taken_blocks(node, work.tile.blocks, size), work.cut.inputs
     return [
-        Piece(Span(at, min(at + most, taken.stop)), part)
+        KernelPiece(Span(at, min(at + most, taken.stop)), part)
         for at in range(taken.first, taken.stop, most)
         for part in parts_of(node.operator.window, work.cut.kernel)
     ]
 
 
-def _micro_ops(window: Window, where: Products, part: Part, taps: int) -> list[MicroOp]:
+def _micro_ops(window: Window, where: Products, part: KernelPart, taps: int) -> list[MicroOp]:
     """Return one micro-op per output block, input block and kernel position; the first one of an
     output block initialises its sums. Weights of the host are used in the order of arrival.
 
@@ -253,7 +258,7 @@ def _micro_ops(window: Window, where: Products, part: Part, taps: int) -> list[M
 
 
 def _all_loops(
-    window: Window, pieces: list[Piece], work: TileWork, kernels: Kernels
+    window: Window, pieces: list[KernelPiece], work: TileWork, kernels: Kernels
 ) -> list[Loops]:
     """Return loops over channels and kernel positions for a tile of one pixel. Return an empty list
     if they are few, or if a piece cannot be expressed as loops."""
@@ -262,7 +267,7 @@ def _all_loops(
     return [one for one in loops if one] if all(loops) and count > MOST_OPS else []
 
 
-def _loops(window: Window, piece: Piece, work: TileWork, kernels: Kernels) -> Loops | None:
+def _loops(window: Window, piece: KernelPiece, work: TileWork, kernels: Kernels) -> Loops | None:
     """Return the loops of a piece; the pixels loaded for one result are the kernel positions."""
     spans = {kernels.spans[ob] for ob in range(*work.tile.blocks)}
     rows, columns = piece.part

@@ -40,28 +40,28 @@ class Pass(NamedTuple):
         return self.rows.size * -(-self.columns.size // self.step)
 
 
-class Plan(NamedTuple):
+class PairPlan(NamedTuple):
     """Passes of a tile. kernels : words between two paired output blocks; 0 without pairing"""
 
     passes: list[Pass]
     kernels: int = 0
 
 
-def plan_pairs(core: ProgramBuilder, node: Node, kernels: Kernels, work: TileWork) -> Plan:
+def plan_pairs(core: ProgramBuilder, node: Node, kernels: Kernels, work: TileWork) -> PairPlan:
     """Return the allowed plan with the fewest cycles."""
     rows, columns = work.spans[1]
-    plain = Plan([Pass(rows, columns)])
+    plain = PairPlan([Pass(rows, columns)])
     how = core.options.dual
     if core.shape.multiplier != "dual" or kernels.kind != "INT8" or how == "off":
         return plain
     found = []
     distance = _kernels_apart(kernels, work.tile.blocks)
     if how != "pixels" and distance:
-        found.append(Plan(plain.passes, distance))
+        found.append(PairPlan(plain.passes, distance))
     if how != "kernels" and core.macro.windows is None:  # window unit: no pairs of pixels
         region = core.regions[node.inputs[0]]
         found += [
-            Plan(one) for one in (_halves(node, region, work), _neighbours(node, region, work))
+            PairPlan(one) for one in (_halves(node, region, work), _neighbours(node, region, work))
         ]
     found = [one for one in found if one.kernels or any(some.apart for some in one.passes)]
     if how == "auto":
@@ -70,7 +70,7 @@ def plan_pairs(core: ProgramBuilder, node: Node, kernels: Kernels, work: TileWor
     return min(found, key=lambda one: _cycles(one, work, kernels, enter), default=plain)
 
 
-def _cycles(plan: Plan, work: TileWork, kernels: Kernels, enter: int) -> int:
+def _cycles(plan: PairPlan, work: TileWork, kernels: Kernels, enter: int) -> int:
     """Return the matrix unit cycles of all products, with an overhead per pass."""
     blocks = work.tile.blocks.size
     if plan.kernels:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from hw.npu.isa import Instruction, MicroOp
 from mapper.compiler.codegen.alu import add_constant, alu_step
-from mapper.compiler.codegen.areas import Area, Entries
+from mapper.compiler.codegen.areas import Entries, LoadArea
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.loads import load_entries
 from mapper.compiler.codegen.matrix import Product
 from mapper.compiler.ir.node import Node, Pool, Window
 from mapper.compiler.memory.padding import padding_value
-from mapper.compiler.program.inputs import Part, needed, parts_of
+from mapper.compiler.program.inputs import KernelPart, needed, parts_of
 
 
 def pool(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
@@ -37,7 +37,7 @@ def pool_map(core: ProgramBuilder, node: Node) -> Product:
         made = Entries(work.made.first, work.tile.blocks.size, rows.size, columns.size)
         parts = list(parts_of(window, work.cut.kernel))
         for part in parts:
-            area = Area(
+            area = LoadArea(
                 core.regions[data],
                 needed(rows, window, 0, part.rows), needed(columns, window, 1, part.columns),
                 work.tile.blocks,
@@ -53,7 +53,12 @@ def pool_map(core: ProgramBuilder, node: Node) -> Product:
 
 
 def _gather(
-    core: ProgramBuilder, operator: Pool, part: Part, source: Entries, made: Entries, last: bool
+    core: ProgramBuilder,
+    operator: Pool,
+    part: KernelPart,
+    source: Entries,
+    made: Entries,
+    last: bool,
 ) -> None:
     """Move the first pixel of each window, then combine the others with it: maximum or sum.
 
@@ -80,7 +85,7 @@ Pass = tuple[str, list[MicroOp], dict[str, int]]
 
 
 def _windows(
-    window: Window, part: Part, begins: bool, more: str, source: Entries, made: Entries
+    window: Window, part: KernelPart, begins: bool, more: str, source: Entries, made: Entries
 ) -> list[Pass]:
     """Return passes with a micro-op per window position and block."""
     places = [

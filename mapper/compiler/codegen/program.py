@@ -20,13 +20,13 @@ from mapper.compiler.codegen.macros.layers import Layers
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region, memory_use
-from mapper.compiler.program.links import NO_LINKS, Links, Others, Place, linked
+from mapper.compiler.program.links import NO_LINKS, CoreLinks, Others, Place, linked
 from mapper.compiler.program.presets import Preset
 from mapper.compiler.program.steps import Step, with_tokens
 from mapper.compiler.program.tables import MICRO_OPS, TableFullError
 from mapper.compiler.settings import Dual
 from mapper.compiler.stages import stage
-from mapper.compiler.tiling.onchip import Choice, Limits, chosen, fixed_cut
+from mapper.compiler.tiling.onchip import CutChoice, Limits, chosen, fixed_cut
 from mapper.compiler.tiling.tiles import Cut
 from mapper.errors import DoesNotFitError
 
@@ -35,7 +35,7 @@ UNLIMITED = 1 << 30
 """Limit for instructions in external memory, and for micro-ops that are reloaded."""
 
 
-class Core(NamedTuple):
+class CoreTarget(NamedTuple):
     """Target of a program: the core, placement of feature maps, other memory contents, and links
     from and to other cores.
 
@@ -45,7 +45,7 @@ class Core(NamedTuple):
     shape: NpuShape
     regions: dict[Tensor, Region]
     memory: MemoryPlan
-    links: Links = NO_LINKS
+    links: CoreLinks = NO_LINKS
     place: Place = (0, 0)
     preset: Preset | None = None
 
@@ -53,7 +53,7 @@ class Core(NamedTuple):
     def alone(
         cls, shape: NpuShape, regions: dict[Tensor, Region], weights: WeightPlan,
         place: Place = (0, 0),
-    ) -> Core:  # fmt: skip
+    ) -> CoreTarget:  # fmt: skip
         """Return the target for a core that runs a whole model. weights : weight plan"""
         memory = MemoryPlan(weights, stop=memory_use(regions).used)
         return cls(shape, regions, memory, place=place)
@@ -90,7 +90,7 @@ class Emitted(NamedTuple):
         """Contents of the feature memory before the first frame."""
         return self.borders.with_area(self.emitter.area)
 
-    def linked(self, links: Links, others: Others) -> tuple[Emitted, Links]:
+    def linked(self, links: CoreLinks, others: Others) -> tuple[Emitted, CoreLinks]:
         """Add waits and credits, see `mapper.compiler.program.links.linked`."""
         shape = self.emitter.shape
         steps, links = linked(self.emitter.steps, links, others, shape.map_vectors)
@@ -110,7 +110,7 @@ class Emitted(NamedTuple):
 
 
 def emitted(
-    macros: list[Macro], functions: list[tuple[int, int]], core: Core, options: Choices,
+    macros: list[Macro], functions: list[tuple[int, int]], core: CoreTarget, options: Choices,
     log: list[str],
 ) -> Emitted:  # fmt: skip
     """Return the steps of a core for all functions, each given by its first macro node and end.
@@ -131,13 +131,13 @@ def emitted(
 
 
 def _emitted(
-    macros: list[Macro], functions: list[tuple[int, int]], core: Core, options: Choices
+    macros: list[Macro], functions: list[tuple[int, int]], core: CoreTarget, options: Choices
 ) -> Emitted:
     """Generate steps; small memories that overflow are reloaded while the program runs."""
     shape, reloaded, plan = core.shape, frozenset[str](), core.memory
     borders = core.preset or Preset.around(core.regions, shape.columns)
     with stage("tiles and cores"):
-        ways = Ways.of(Emitter(shape, core.regions, options, plan), macros)
+        ways = CutOptions.of(Emitter(shape, core.regions, options, plan), macros)
     while True:
         with stage("tiles and cores"):
             cuts = ways.chosen(macros, shape, reloaded, options.lag)
@@ -186,17 +186,17 @@ def steps_of(layers: Layers, records: bytes) -> Emitted:
     return Emitted(emitter, ends, records, layers.borders)
 
 
-class Ways(NamedTuple):
+class CutOptions(NamedTuple):
     """Possible cuts of each macro node; a single one each if a fixed rule is used.
 
     searched : choices of the search; cuts : result of the rule
     """
 
-    searched: list[list[Choice]]
+    searched: list[list[CutChoice]]
     cuts: list[Cut]
 
     @classmethod
-    def of(cls, emitter: Emitter, macros: list[Macro]) -> Ways:
+    def of(cls, emitter: Emitter, macros: list[Macro]) -> CutOptions:
         """Find cuts by search or by a fixed rule; `first_tile` fixes the first layer."""
         options = emitter.options
         plane = options.first_tile[::-1] if options.first_tile else None

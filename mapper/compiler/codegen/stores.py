@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.npu.isa import Instruction
-from mapper.compiler.codegen.areas import Area, Entries
+from mapper.compiler.codegen.areas import Entries, LoadArea
 from mapper.compiler.codegen.builder import ProgramBuilder
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, blocks_of, blocks_of_vector
 from mapper.compiler.program.inputs import Span
-from mapper.compiler.program.links import Sent, Target
+from mapper.compiler.program.links import SentVectors, Target
 from mapper.compiler.program.steps import Touch
 from mapper.compiler.tiling.tiles import Tile
 from mapper.errors import MapperError
@@ -41,7 +41,7 @@ def store(core: ProgramBuilder, tensor: Tensor, tile: Tile, made: Entries, up: b
     )
     for target in core.targets_of(tensor):
         for one in _parts(target, rows, blocks):
-            _store(core, Area(target.region, one[0], columns, one[1]), target, made, (
+            _store(core, LoadArea(target.region, one[0], columns, one[1]), target, made, (
                 made.first
                 + (one[0].first - rows.first) // scale * made.columns
                 + (one[1].first - blocks.first) // (VECTORS_OF_ENTRY if whole else 1) * made.pixels
@@ -61,7 +61,7 @@ def _parts(target: Target, rows: Span, blocks: Span) -> list[tuple[Span, Span]]:
 
 
 def _store(
-    core: ProgramBuilder, area: Area, target: Target, made: Entries, src: int, scale: int
+    core: ProgramBuilder, area: LoadArea, target: Target, made: Entries, src: int, scale: int
 ) -> None:
     """Store to an area of a feature map, starting at entry `src`."""
     tensor, high = area.region.tensor, area.region.high
@@ -91,7 +91,7 @@ def _store(
     cells = area.cells()
     sent = None
     if target.kind == "REMOTE":
-        sent = Sent(target.core, target.stream, target.credit, _in_order(area, scale))
+        sent = SentVectors(target.core, target.stream, target.credit, _in_order(area, scale))
     core.step(
         "STORE", Instruction("STORE", kind, fields=fields),
         [Touch("ACC" if whole else "OUT", entries)],
@@ -99,7 +99,7 @@ def _store(
     )  # fmt: skip
 
 
-def _in_order(area: Area, scale: int) -> NDArray[np.int64]:
+def _in_order(area: LoadArea, scale: int) -> NDArray[np.int64]:
     """Return the vectors of an area in the order in which the store unit writes them: blocks, rows,
     columns, low and high bytes of 16 bits, and the copies of an upsampled pixel."""
     parts = np.array([0, area.region.high]) if area.region.high else np.zeros(1, np.int64)

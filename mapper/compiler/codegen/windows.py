@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from chipsim.npu.windows import Header
+from chipsim.npu.windows import PacketHeader
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.areas import Entries
 from mapper.compiler.codegen.builder import ProgramBuilder
@@ -53,7 +53,7 @@ def load_windows(core: ProgramBuilder, node: Node, rows: Span, columns: Span) ->
     return Entries(base, vectors, rows.size, columns.size, together=True)
 
 
-def _words(region: Region, headers: list[Header], lanes: int) -> NDArray[np.int64]:
+def _words(region: Region, headers: list[PacketHeader], lanes: int) -> NDArray[np.int64]:
     """Return the vectors of all words that packets read."""
     data = region.tensor
     words = -(-data.height * data.width // (2 * lanes))

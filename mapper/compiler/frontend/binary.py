@@ -11,7 +11,7 @@ from typing import Any
 from mapper.compiler.frontend.onnx import Handler, Reader, Value
 from mapper.compiler.ir.graph import View
 from mapper.compiler.ir.node import Sign
-from storage.formats.layers.onnxgraph import Node as OnnxNode
+from storage.formats.layers.onnxgraph import OnnxNode
 
 
 def sign(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:

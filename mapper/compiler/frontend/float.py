@@ -35,7 +35,7 @@ from mapper.compiler.ir.node import (
 from mapper.compiler.ir.tensor import Pad, Tensor
 from mapper.compiler.numerics.windows import pixels
 from mapper.errors import MapperError
-from storage.formats.layers.onnxgraph import Node as OnnxNode
+from storage.formats.layers.onnxgraph import OnnxNode
 
 
 def window(node: OnnxNode, size: tuple[int, int], shape: tuple[int, ...], axes: int) -> Window:

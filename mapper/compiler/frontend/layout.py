@@ -13,7 +13,7 @@ from mapper.compiler.ir.node import Concat, Conv, PadMap, Slice, Upsample, Windo
 from mapper.compiler.ir.node import Node as GraphNode
 from mapper.compiler.ir.tensor import Pad, Tensor
 from mapper.errors import MapperError
-from storage.formats.layers.onnxgraph import Node as OnnxNode
+from storage.formats.layers.onnxgraph import OnnxNode
 
 
 def shuffle_weights(order: NDArray[np.int64]) -> Tensor:

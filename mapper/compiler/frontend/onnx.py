@@ -24,12 +24,11 @@ from mapper.compiler.numerics.hosted import session_of
 from mapper.errors import MapperError
 from mapper.runtime.resources import default_memory
 from storage.errors import BadInputError
-from storage.formats.layers.onnxgraph import MOST_MADE, Model
-from storage.formats.layers.onnxgraph import Node as OnnxNode
+from storage.formats.layers.onnxgraph import MOST_MADE, Model, OnnxNode
 from storage.formats.layers.onnxruns import operator_text
 
 
-class Source(NamedTuple):
+class ModelSource(NamedTuple):
     """A model to read.
 
     data : serialised model, if it differs from the file
@@ -42,7 +41,7 @@ class Source(NamedTuple):
     signed: bool = False
 
 
-AS_IT_IS = Source()
+AS_IT_IS = ModelSource()
 Value = NDArray[Any] | View
 Evaluator = Callable[[OnnxNode, list[Any]], list[NDArray[Any]]]
 """Evaluates a node of constants."""
@@ -74,7 +73,7 @@ class Reader:
     def __init__(
         self, path: Path, handlers: dict[str, Handler], keep: Collection[str] = (),
         evaluators: Mapping[str, Evaluator] = MappingProxyType({}),
-        of_integers: Collection[str] = (), source: Source = AS_IT_IS,
+        of_integers: Collection[str] = (), source: ModelSource = AS_IT_IS,
     ) -> None:  # fmt: skip
         """Open a model.
 

@@ -18,7 +18,7 @@ from mapper.compiler.ir.node import Levels, Operator, Sign
 from mapper.compiler.ir.requantisation import Rounding
 from mapper.compiler.numerics.levels import bipolar, ends, quant, trunc
 from mapper.errors import MapperError
-from storage.formats.layers.onnxgraph import Node as OnnxNode
+from storage.formats.layers.onnxgraph import OnnxNode
 
 ROUNDINGS: dict[str, Rounding] = {"ROUND": "even", "HALF_EVEN": "even", "FLOOR": "floor"}
 MOST_BITS = 8

@@ -25,7 +25,7 @@ from mapper.compiler.frontend.quantised import (
 from mapper.compiler.ir.graph import View
 from mapper.compiler.ir.stored import OFFSET, Scale, Stored, scale_of, stored_constant
 from mapper.errors import MapperError
-from storage.formats.layers.onnxgraph import Node as OnnxNode
+from storage.formats.layers.onnxgraph import OnnxNode
 
 FLOAT32, INT32 = 1, 6  # ONNX type numbers
 NEAREST = b"nearest"

@@ -17,7 +17,7 @@ from mapper.compiler.ir.node import Dequantise, Levels, Node, Quantise
 from mapper.compiler.ir.stored import OFFSET, STORED, Scale, scale_of
 from mapper.compiler.ir.tensor import Tensor
 from mapper.errors import MapperError
-from storage.formats.layers.onnxgraph import Node as OnnxNode
+from storage.formats.layers.onnxgraph import OnnxNode
 
 
 def stored_like(tensor: Tensor, how: Scale) -> Tensor:

@@ -21,7 +21,7 @@ from mapper.compiler.ir.stored import Stored
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.numerics.formulas import MANTISSA
 from mapper.errors import MapperError
-from storage.formats.layers.onnxgraph import Node as OnnxNode
+from storage.formats.layers.onnxgraph import OnnxNode
 
 KIND = "RequantShift"
 LEVELS = 256

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mapper.compiler.frontend.batch import one_sample
-from mapper.compiler.frontend.onnx import AS_IT_IS, Source
+from mapper.compiler.frontend.onnx import AS_IT_IS, ModelSource
 from mapper.errors import MapperError
 from storage.errors import BadInputError
 from storage.formats.layers.onnxgraph import library
@@ -16,7 +16,7 @@ Shapes = Mapping[str, Sequence[int]]
 """Sizes of all axes by input name; "" is the only input of a model."""
 
 
-def source_of(path: Path, shapes: Shapes, computed: Collection[str]) -> Source:
+def source_of(path: Path, shapes: Shapes, computed: Collection[str]) -> ModelSource:
     """Return a model with its open axes fixed, for one sample.
 
     computed : operators that cores compute, for messages
@@ -49,7 +49,7 @@ def source_of(path: Path, shapes: Shapes, computed: Collection[str]) -> Source:
         if batch > 1:
             proto = one_sample(proto, name, computed)
             notes.append(f"input {name!r}: batch of {batch} compiled as 1")
-        return Source(_inferred(proto), notes)
+        return ModelSource(_inferred(proto), notes)
     except (BadInputError, MapperError) as error:
         raise MapperError(f"{path}: {error}") from error
 

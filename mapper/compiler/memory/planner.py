@@ -102,7 +102,7 @@ class Lives(NamedTuple):
         return self.born <= other.dies and other.born <= self.dies
 
 
-class Stored(NamedTuple):
+class PlannedMaps(NamedTuple):
     """Input of memory planning.
 
     inputs : maps that the host writes, with the index of the macro node before which it does so
@@ -162,7 +162,7 @@ class Slot(NamedTuple):
 
 
 def plan_memory(
-    stored: Stored, columns: int, capacity: int, reuse: bool = True,
+    stored: PlannedMaps, columns: int, capacity: int, reuse: bool = True,
     borders: Mapping[Tensor, Border] = NO_BORDERS,
 ) -> dict[Tensor, Region]:  # fmt: skip
     """Return the regions of all stored maps; maps with disjoint lifetimes may share vectors.
@@ -210,7 +210,7 @@ def plan_memory(
 
 
 def _slots(
-    stored: Stored, lives: Mapping[Tensor, Lives], columns: int,
+    stored: PlannedMaps, lives: Mapping[Tensor, Lives], columns: int,
     borders: Mapping[Tensor, Border], reuse: bool,
 ) -> Iterator[Slot]:  # fmt: skip
     """Yield slots. Maps with a border occupy their vectors permanently; maps of the same size and

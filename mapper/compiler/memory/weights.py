@@ -28,7 +28,7 @@ class Need(NamedTuple):
     delay: int
 
 
-class Choice(NamedTuple):
+class WeightChoice(NamedTuple):
     """dynamic : True for each dynamic layer; delay : total cycles
 
     part : minimum words of the dynamic part
@@ -39,31 +39,33 @@ class Choice(NamedTuple):
     part: int
 
 
-def choose(needs: Sequence[Need], capacity: int, rule: WeightRule = "optimal") -> Choice | None:
+def choose(
+    needs: Sequence[Need], capacity: int, rule: WeightRule = "optimal"
+) -> WeightChoice | None:
     """Choose the dynamic layers; None if a layer is larger than the memory."""
     if sum(one.words for one in needs) <= capacity:
-        return Choice((False,) * len(needs), 0, 0)
+        return WeightChoice((False,) * len(needs), 0, 0)
     return greedy(needs, capacity) if rule == "greedy" else optimal(needs, capacity)
 
 
-def choice_of(needs: Sequence[Need], dynamic: Sequence[bool]) -> Choice:
+def choice_of(needs: Sequence[Need], dynamic: Sequence[bool]) -> WeightChoice:
     """Return a choice with its cost."""
     taken = [one for one, yes in zip(needs, dynamic, strict=True) if yes]
-    return Choice(
+    return WeightChoice(
         tuple(dynamic),
         sum(one.delay for one in taken),
         max((one.words for one in taken), default=0),
     )
 
 
-def fits(needs: Sequence[Need], choice: Choice, capacity: int) -> bool:
+def fits(needs: Sequence[Need], choice: WeightChoice, capacity: int) -> bool:
     static = sum(
         one.words for one, yes in zip(needs, choice.dynamic, strict=True) if not yes
     )  # fmt: skip
     return static + choice.part <= capacity
 
 
-def greedy(needs: Sequence[Need], capacity: int) -> Choice | None:
+def greedy(needs: Sequence[Need], capacity: int) -> WeightChoice | None:
     """Make the largest layers dynamic, one by one, until the others fit."""
     dynamic = [False] * len(needs)
     for at in sorted(range(len(needs)), key=lambda one: (-needs[one].words, one)):
@@ -74,7 +76,7 @@ def greedy(needs: Sequence[Need], capacity: int) -> Choice | None:
     return None
 
 
-def optimal(needs: Sequence[Need], capacity: int) -> Choice | None:
+def optimal(needs: Sequence[Need], capacity: int) -> WeightChoice | None:
     """Minimise the delay; break ties by the smaller dynamic part, then by the order of layers."""
     order = sorted(range(len(needs)), key=lambda one: (needs[one].words, one))
     saved = np.zeros(capacity + 1, np.int64)  # delay saved by static layers, by capacity

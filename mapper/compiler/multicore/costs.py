@@ -13,7 +13,7 @@ from mapper.compiler.codegen.program import memory_sizes
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region, pixel_vectors
 from mapper.compiler.multicore.areas import Homes, Kept
-from mapper.compiler.multicore.pieces import Piece, Whole
+from mapper.compiler.multicore.pieces import MacroPiece, Whole
 from mapper.compiler.multicore.slices import Slice, Sliced, slice_macro
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.links import Target
@@ -26,7 +26,7 @@ from mapper.compiler.tiling.units import timeline_of_functions
 from mapper.errors import DoesNotFitError
 
 
-class Cost(NamedTuple):
+class PartCost(NamedTuple):
     """Cost of a part of a layer.
 
     cycles : cycles per frame, with every result sent to one core per layer that reads it
@@ -43,7 +43,7 @@ class Cost(NamedTuple):
     headers: int
 
 
-class Costs:
+class PartCosts:
     """Costs of parts of macro nodes, cached: parts of the same size in the middle of a feature map
     have the same cost.
 
@@ -56,9 +56,9 @@ class Costs:
         self.whole, self.macros, self.shape, self.choices = whole, whole.macros, shape, choices
         self.streams = streams
         self.homes = Homes(whole.places, shape.columns)
-        self._known: dict[tuple[object, ...], Cost | DoesNotFitError] = {}
+        self._known: dict[tuple[object, ...], PartCost | DoesNotFitError] = {}
 
-    def of(self, piece: Piece) -> Cost:
+    def of(self, piece: MacroPiece) -> PartCost:
         """Return the cost of a piece; raises `DoesNotFitError` if it does not fit in a core."""
         extent = extent_of(self.macros[piece.macro], self.shape)
         ends = piece.rows.first == 0, piece.rows.stop == extent.rows
@@ -78,7 +78,7 @@ class Costs:
         """Return the weight words of a layer."""
         return weight_words(self.macros[number], self.shape)
 
-    def _measured(self, piece: Piece) -> Cost:
+    def _measured(self, piece: MacroPiece) -> PartCost:
         shape = self.shape
         made = slice_macro(self.macros[piece.macro], piece.rows, piece.blocks, shape.columns)
         regions, vectors = self._regions(made)
@@ -104,7 +104,7 @@ class Costs:
         program = with_tokens(emitter.steps, memory_sizes(shape, shape.map_vectors))
         before = Preloaded.of(tables, Preset([], b""))
         timeline = timeline_of_functions(program, [(0, len(program))], shape, before)
-        return Cost(
+        return PartCost(
             timeline.cycles, vectors, words, len(tables.parameters),
             len(tables.micro_ops), len(program), len(tables.headers),
         )  # fmt: skip

@@ -18,7 +18,7 @@ from mapper.compiler.program.links import Place
 from mapper.compiler.settings import CompileSettings
 
 
-class Job(NamedTuple):
+class CompileJob(NamedTuple):
     """Input of mapping a model to cores.
 
     places : places of feature maps inside others; choices : code generation options

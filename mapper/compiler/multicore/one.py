@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from mapper.compiler.codegen.code import CoreCode, Lying
 from mapper.compiler.codegen.placement import plan_weights
-from mapper.compiler.codegen.program import Core, emitted, require_instructions
+from mapper.compiler.codegen.program import CoreTarget, emitted, require_instructions
 from mapper.compiler.memory.padding import NO_BORDERS, borders_of
 from mapper.compiler.memory.planner import (
-    Stored,
+    PlannedMaps,
     border_log,
     memory_log,
     memory_use,
     plan_memory,
 )
-from mapper.compiler.multicore.job import Job, Made
+from mapper.compiler.multicore.job import CompileJob, Made
 from mapper.compiler.program.links import Place
 from mapper.compiler.stages import stage
 
 
-def on_one_core(job: Job, place: Place, log: list[str]) -> Made:
+def on_one_core(job: CompileJob, place: Place, log: list[str]) -> Made:
     """Generate the code of a model for one core.
 
     Raises `DoesNotFitError` that names the memory and the layer.
@@ -26,7 +26,7 @@ def on_one_core(job: Job, place: Place, log: list[str]) -> Made:
     partition, places, shape, choices, settings, _ = job
     macros = partition.macros
     with stage("feature memory"):
-        stored = Stored(macros, partition.written(), partition.read(), places)
+        stored = PlannedMaps(macros, partition.written(), partition.read(), places)
         borders = NO_BORDERS
         if settings.padding == "stored":
             borders, told = borders_of(macros, places)
@@ -37,7 +37,7 @@ def on_one_core(job: Job, place: Place, log: list[str]) -> Made:
         weights = plan_weights(macros, shape, settings.weights)
     with stage("instructions"):
         functions = [(one.first, one.stop) for one in partition.functions]
-        core = Core.alone(shape, regions, weights, place)
+        core = CoreTarget.alone(shape, regions, weights, place)
         made = emitted(macros, functions, core, choices, log)
         spans = partition.spans(made.ends)
         program = made.program(spans)

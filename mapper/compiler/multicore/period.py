@@ -20,8 +20,8 @@ from mapper.compiler.ir.node import Upsample
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.multicore.areas import Box, Homes
-from mapper.compiler.multicore.costs import Cost, Costs
-from mapper.compiler.multicore.pieces import Piece, Whole
+from mapper.compiler.multicore.costs import PartCost, PartCosts
+from mapper.compiler.multicore.pieces import MacroPiece, Whole
 from mapper.compiler.multicore.slices import can_split_blocks, slice_macro, some_row_is_padding
 from mapper.compiler.multicore.vertices import SHARES, shares
 from mapper.compiler.program.inputs import Span
@@ -54,8 +54,8 @@ class Way(NamedTuple):
 class Grouped(NamedTuple):
     """Pieces with their costs and the indices of their cores."""
 
-    pieces: list[Piece]
-    costs: list[Cost]
+    pieces: list[MacroPiece]
+    costs: list[PartCost]
     groups: list[int]
 
 
@@ -67,7 +67,9 @@ class Line:
     blocks : see `Way`
     """
 
-    def __init__(self, costs: Costs, rows: Sequence[Span], cores: int, blocks: float = 2) -> None:
+    def __init__(
+        self, costs: PartCosts, rows: Sequence[Span], cores: int, blocks: float = 2
+    ) -> None:
         self.costs, self.rows, self.cores, self.blocks = costs, rows, cores, blocks
         self.whole = [
             some_row_is_padding(macro, span) for macro, span in zip(costs.macros, rows, strict=True)
@@ -97,16 +99,16 @@ class Line:
         extent = extent_of(self.costs.macros[number], self.costs.shape)
         return -(-extent.blocks // extent.share)
 
-    def piece(self, number: int, first: int, stop: int) -> Piece:
+    def piece(self, number: int, first: int, stop: int) -> MacroPiece:
         """Return a range of units of a layer as a piece."""
         extent = extent_of(self.costs.macros[number], self.costs.shape)
         if self.by_rows[number]:
             top = self.rows[number].first
             rows = self.rows[number] if self.whole[number] else Span(top + first, top + stop)
-            return Piece(number, rows, Span(0, extent.blocks))
+            return MacroPiece(number, rows, Span(0, extent.blocks))
         share = extent.share
         blocks = Span(first * share, min(stop * share, extent.blocks))
-        return Piece(number, self.rows[number], blocks)
+        return MacroPiece(number, self.rows[number], blocks)
 
     def learn(self, made: Grouped, cycles: Sequence[float]) -> None:
         """Raise the factors of layers that took longer than measured. cycles : cycles per group"""
@@ -151,7 +153,7 @@ class Line:
         except DoesNotFitError:
             return 0
 
-    def cost(self, number: int, size: int) -> Cost:
+    def cost(self, number: int, size: int) -> PartCost:
         """Return the cost of a number of units of a layer: measured in its middle for some sizes,
         and interpolated between them.
 
@@ -159,7 +161,7 @@ class Line:
         """
         units = self.units(number)
 
-        def measured(count: int) -> Cost:
+        def measured(count: int) -> PartCost:
             first = (units - count) // 2
             found = self.costs.of(self.piece(number, first, first + count))
             return found._replace(cycles=math.ceil(found.cycles * self.factors[number]))
@@ -170,7 +172,7 @@ class Line:
         below, above = max(one for one in SIZES if one < size), min(above, units)
         low, high = measured(below), measured(above)
         share = (size - below) / (above - below)
-        return Cost(*(math.ceil(a + (b - a) * share) for a, b in zip(low, high, strict=True)))
+        return PartCost(*(math.ceil(a + (b - a) * share) for a, b in zip(low, high, strict=True)))
 
     def _refuse(self) -> None:
         needs = np.zeros(len(SHARES))

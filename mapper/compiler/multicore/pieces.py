@@ -14,10 +14,10 @@ from mapper.compiler.memory.planner import Region
 from mapper.compiler.memory.regions import Places
 from mapper.compiler.multicore.slices import Sliced
 from mapper.compiler.program.inputs import Span
-from mapper.compiler.program.links import Links, Place, Target
+from mapper.compiler.program.links import CoreLinks, Place, Target
 
 
-class Piece(NamedTuple):
+class MacroPiece(NamedTuple):
     """A part of a macro node, given by its index: rows (before upsampling) and output blocks."""
 
     macro: int
@@ -38,7 +38,7 @@ class Whole(NamedTuple):
     read: list[Tensor]
 
 
-class Part(NamedTuple):
+class MapPart(NamedTuple):
     """A part of a feature map in a core or in the host's memory.
 
     region : region of `one.part`, including its slots
@@ -60,12 +60,12 @@ class CorePlan:
         padding channels of planes
     """
 
-    pieces: list[Piece]
+    pieces: list[MacroPiece]
     macros: list[Macro] = field(default_factory=list)
     regions: dict[Tensor, Region] = field(default_factory=dict)
     targets: dict[Tensor, tuple[Target, ...]] = field(default_factory=dict)
-    links: Links = field(default_factory=Links)
-    parts: list[Part] = field(default_factory=list)
+    links: CoreLinks = field(default_factory=CoreLinks)
+    parts: list[MapPart] = field(default_factory=list)
     used: int = 0
     filled: list[tuple[int, int, int]] = field(default_factory=list)
 
@@ -78,5 +78,5 @@ class ChipPlan(NamedTuple):
     """
 
     cores: dict[Place, CorePlan]
-    results: list[Part]
+    results: list[MapPart]
     slots: dict[tuple[Place, int], int]

@@ -12,13 +12,13 @@ from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.layouts import WORD_VECTORS, plane_words
 from mapper.compiler.memory.planner import Lives, pixel_vectors
 from mapper.compiler.multicore.areas import Box, Homes, Kept, add_box, gaps_between
-from mapper.compiler.multicore.pieces import ChipPlan, CorePlan, Part, Piece, Whole
+from mapper.compiler.multicore.pieces import ChipPlan, CorePlan, MacroPiece, MapPart, Whole
 from mapper.compiler.multicore.ports import nearest
 from mapper.compiler.multicore.rooms import Address, Room, place_rooms
 from mapper.compiler.multicore.slices import Slice, Sliced, slice_macro
 from mapper.compiler.numerics.windows import GROUP
 from mapper.compiler.program.inputs import Span
-from mapper.compiler.program.links import Brought, Credit, Links, Place, Target, require_streams
+from mapper.compiler.program.links import Brought, CoreLinks, Credit, Place, Target, require_streams
 from mapper.errors import DoesNotFitError
 
 HOST: Place = (-1, -1)
@@ -32,7 +32,10 @@ UP = 2
 
 
 def plan_cores(
-    whole: Whole, placed: Sequence[tuple[Piece, Place]], shape: NpuShape, ports: Sequence[Place]
+    whole: Whole,
+    placed: Sequence[tuple[MacroPiece, Place]],
+    shape: NpuShape,
+    ports: Sequence[Place],
 ) -> ChipPlan:
     """Return the regions, streams and credits of all cores.
 
@@ -47,7 +50,7 @@ class _Core:
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self.pieces: list[Piece] = []
+        self.pieces: list[MacroPiece] = []
         self.slices: list[Slice] = []
         self.kept: dict[Hashable, Kept] = {}
         self.lives: dict[Hashable, Lives] = {}
@@ -68,7 +71,7 @@ class _Core:
 
 class _Planner:
     def __init__(
-        self, whole: Whole, placed: Sequence[tuple[Piece, Place]], shape: NpuShape,
+        self, whole: Whole, placed: Sequence[tuple[MacroPiece, Place]], shape: NpuShape,
         ports: Sequence[Place],
     ) -> None:  # fmt: skip
         self.whole, self.shape, self.ports = whole, shape, ports
@@ -105,7 +108,7 @@ class _Planner:
             if source == HOST
         }
         parts = [
-            Part(one, self.homes.region(Kept(owner, box), one, base))
+            MapPart(one, self.homes.region(Kept(owner, box), one, base))
             for owner, (box, base) in results.items()
             for one in self._held(owner, box)
         ]
@@ -273,7 +276,7 @@ class _Planner:
                 made.used = max(made.used, address.base + (1 << address.slots + 2) + size)
             for one in self._held(kept.owner, kept.box):
                 region = self.homes.region(kept, one, address.base, address.slots)
-                made.parts.append(Part(one, region))
+                made.parts.append(MapPart(one, region))
             if kept.owner.planes:
                 made.filled += self._filled(kept, address.base)
                 if address.slots:
@@ -332,7 +335,7 @@ class _Planner:
             return rows, Span(0, pixel_vectors(one.part, self.shape.columns))
         return rows, Span(some.blocks.first - box.blocks.first, some.blocks.stop - box.blocks.first)
 
-    def _links(self, core: _Core) -> Links:
+    def _links(self, core: _Core) -> CoreLinks:
         given, brought = [], []
         for key, kept in core.kept.items():
             address = core.addresses[key]
@@ -348,7 +351,7 @@ class _Planner:
                     stream = self.cores[source].credits[core.place]
                     for first, end in pairwise([*self._bands(core, key, source), stop]):
                         given.append(Credit(source, False, stream, first, end, slots))
-        return Links(tuple(given), tuple(brought))
+        return CoreLinks(tuple(given), tuple(brought))
 
     def _bands(self, core: _Core, key: Hashable, source: Place) -> tuple[int, ...]:
         """Return the first vectors of the bands in which a core may write to a region; a single

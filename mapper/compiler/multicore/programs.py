@@ -11,7 +11,7 @@ from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.builder import Choices, MemoryPlan
 from mapper.compiler.codegen.placement import plan_weights
-from mapper.compiler.codegen.program import Core, Emitted, emitted, require_instructions
+from mapper.compiler.codegen.program import CoreTarget, Emitted, emitted, require_instructions
 from mapper.compiler.multicore.pieces import ChipPlan, CorePlan
 from mapper.compiler.program.links import Others, Place, freed_for, sent_to
 from mapper.compiler.program.presets import Preset
@@ -49,7 +49,7 @@ def chip_programs(
             weights = plan_weights(one.macros, shape, rule)
             memory = MemoryPlan(weights, stop=one.used, host_first=len(words), targets=one.targets)
             preset = Preset.filled(one.filled, shape.columns)
-            core = Core(shape, one.regions, memory, one.links, place, preset)
+            core = CoreTarget(shape, one.regions, memory, one.links, place, preset)
             made = emitted(one.macros, [(0, len(one.macros))], core, choices, log)
         except DoesNotFitError as error:
             raise DoesNotFitError(f"core ({place[0]}, {place[1]}): {error}") from error

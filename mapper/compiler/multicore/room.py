@@ -5,9 +5,9 @@ from __future__ import annotations
 from chipsim.chip.model import Chip
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Conv, Requantise
-from mapper.compiler.memory.planner import Stored, blocks_of, memory_use, plan_memory
+from mapper.compiler.memory.planner import PlannedMaps, blocks_of, memory_use, plan_memory
 from mapper.compiler.multicore.areas import Homes, Kept
-from mapper.compiler.multicore.job import Job
+from mapper.compiler.multicore.job import CompileJob
 from mapper.compiler.multicore.period import taken_rows
 from mapper.compiler.multicore.pieces import Whole
 from mapper.compiler.multicore.slices import slice_macro
@@ -16,16 +16,16 @@ from mapper.compiler.program.tables import PARAMETER_BYTES, Tables
 from mapper.errors import DoesNotFitError
 
 
-def whole_of(job: Job) -> Whole:
+def whole_of(job: CompileJob) -> Whole:
     """Return a model of one function, to be distributed over cores."""
     function = job.partition.functions[0]
     return Whole(job.partition.macros, job.places, function.inputs, function.results)
 
 
-def require_room_on_one(job: Job) -> None:
+def require_room_on_one(job: CompileJob) -> None:
     """Raise `DoesNotFitError` if the feature maps alive at once do not fit in a core."""
     shape, partition = job.shape, job.partition
-    stored = Stored(partition.macros, partition.written(), partition.read(), job.places)
+    stored = PlannedMaps(partition.macros, partition.written(), partition.read(), job.places)
     regions = plan_memory(stored, shape.columns, 0, job.settings.reuse)
     use = memory_use(regions)
     if shape.map_vectors and use.bound > shape.map_vectors:
@@ -43,7 +43,7 @@ def require_room_on_one(job: Job) -> None:
             )
 
 
-def _parameter_words(job: Job) -> int:
+def _parameter_words(job: CompileJob) -> int:
     """Return the parameter words of all biases and scales, if each is loaded as a whole."""
     tables = Tables(job.shape, bounded=False)
     for macro in job.partition.macros:
@@ -60,7 +60,7 @@ def _parameter_words(job: Job) -> int:
     return len(tables.parameters)
 
 
-def require_room_on_several(job: Job, chip: Chip) -> None:
+def require_room_on_several(job: CompileJob, chip: Chip) -> None:
     """Raise `DoesNotFitError` if the inputs of all layers do not fit in all cores: in a pipeline a
     core works at several frames at once, so feature maps cannot share memory."""
     whole, lanes = whole_of(job), job.shape.columns

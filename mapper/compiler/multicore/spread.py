@@ -18,11 +18,11 @@ from chipsim.npu.mesh_run import MeshTimes, run_mesh
 from mapper.compiler.codegen.code import CoreCode, Lying
 from mapper.compiler.codegen.decoded import program_of
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.multicore.costs import Costs
-from mapper.compiler.multicore.job import Job, Made
+from mapper.compiler.multicore.costs import PartCosts
+from mapper.compiler.multicore.job import CompileJob, Made
 from mapper.compiler.multicore.meshed import CoreFeeds, HostSide, mesh_chip
 from mapper.compiler.multicore.period import Grouped, Line, Way, taken_rows
-from mapper.compiler.multicore.pieces import ChipPlan, Part, Piece
+from mapper.compiler.multicore.pieces import ChipPlan, MacroPiece, MapPart
 from mapper.compiler.multicore.placement import cores_of
 from mapper.compiler.multicore.plan import plan_cores
 from mapper.compiler.multicore.ports import ports_of
@@ -47,7 +47,7 @@ Ran = list[Tried[tuple[Made, list[str]]]]
 """Simulated cuts, each with the log of its programs."""
 
 
-def refusal(job: Job) -> str:
+def refusal(job: CompileJob) -> str:
     """Return why a model must run on a single core; "" if several can share it."""
     if not job.shape.map_vectors:
         return f"the feature maps of {job.shape.name} are in external memory"
@@ -73,12 +73,12 @@ def refusal(job: Job) -> str:
     return ""
 
 
-def runs_on_one(job: Job, chip: Chip) -> bool:
+def runs_on_one(job: CompileJob, chip: Chip) -> bool:
     """Return whether a model runs on one core: other cores are unavailable or unsuitable."""
     return len(usable_places(chip)) == 1 or job.settings.cores == 1 or bool(refusal(job))
 
 
-def spread(job: Job, chip: Chip, log: list[str]) -> Made:
+def spread(job: CompileJob, chip: Chip, log: list[str]) -> Made:
     """Distribute a model over all usable cores of a chip, for the shortest period.
 
     Raises `DoesNotFitError` with the resource that is missing in a core, or in all cores.
@@ -107,7 +107,7 @@ def spread(job: Job, chip: Chip, log: list[str]) -> Made:
     return made
 
 
-def _cuts(job: Job, way: Way, where: tuple[Chip, Sequence[Place]], before: Ran) -> Ran:
+def _cuts(job: CompileJob, way: Way, where: tuple[Chip, Sequence[Place]], before: Ran) -> Ran:
     """Return some cuts of a way, with their programs and simulated times.
 
     where : the chip, and the nodes of the host's ports
@@ -115,7 +115,7 @@ def _cuts(job: Job, way: Way, where: tuple[Chip, Sequence[Place]], before: Ran) 
     chip, ports = where
     whole, shape = whole_of(job), job.shape
     job = job._replace(choices=replace(job.choices, lag=way.lag))
-    costs = Costs(whole, shape, job.choices, way.streams)
+    costs = PartCosts(whole, shape, job.choices, way.streams)
     rows = taken_rows(whole, costs.homes, shape.columns)
 
     def run(found: Grouped) -> Tried[tuple[Made, list[str]]]:
@@ -141,7 +141,7 @@ def _cuts(job: Job, way: Way, where: tuple[Chip, Sequence[Place]], before: Ran) 
         return tried(line, run, before)
 
 
-def _run(made: Made, chip: Chip, job: Job) -> tuple[MeshChip, MeshTimes]:
+def _run(made: Made, chip: Chip, job: CompileJob) -> tuple[MeshChip, MeshTimes]:
     """Simulate a few frames on the chip."""
     programs = {
         code.place: program_of(code.image(job.shape), f"core {code.place}") for code in made.codes
@@ -162,7 +162,7 @@ def _fewer(chip: Chip, places: list[Place]) -> Chip:
 
 
 def on_cores(
-    job: Job, placed: list[tuple[Piece, Place]], ports: Sequence[Place], log: list[str]
+    job: CompileJob, placed: list[tuple[MacroPiece, Place]], ports: Sequence[Place], log: list[str]
 ) -> Made:
     """Generate the programs of placed pieces. ports : nodes of the host's ports
 
@@ -189,7 +189,7 @@ def _codes(plan: ChipPlan, programs: ChipPrograms, link: HostLink) -> list[CoreC
     ]  # fmt: skip
 
 
-def _lying(part: Part) -> Lying:
+def _lying(part: MapPart) -> Lying:
     one = part.one
     return Lying(one.whole, part.region, one.held.rows, one.held.channels)
 

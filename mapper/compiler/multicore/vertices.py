@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.multicore.areas import Box, Homes
-from mapper.compiler.multicore.costs import Cost
-from mapper.compiler.multicore.pieces import Piece, Whole
+from mapper.compiler.multicore.costs import PartCost
+from mapper.compiler.multicore.pieces import MacroPiece, Whole
 from mapper.compiler.multicore.slices import slice_macro
 
 WHOLE = 1 << 20
@@ -26,7 +26,7 @@ SHARES = (
     "cycles", "feature memory", "weight memory", "parameter memory", "micro-op memory",
     "instruction memory", "header memory",
 )  # fmt: skip
-"""Resources of a core, in the order of `Cost`."""
+"""Resources of a core, in the order of `PartCost`."""
 CREDIT = 1
 """Flits per credit."""
 
@@ -47,7 +47,7 @@ class Vertices(NamedTuple):
     groups: NDArray[np.int64]
 
 
-def shares(cost: Cost, shape: NpuShape, period: int) -> list[float]:
+def shares(cost: PartCost, shape: NpuShape, period: int) -> list[float]:
     """Return the fractions of a core that a piece uses: of the period, then of each memory."""
     most = (
         period, shape.map_vectors, shape.weight_words, shape.parameter_words, shape.micro_ops,
@@ -60,7 +60,7 @@ def shares(cost: Cost, shape: NpuShape, period: int) -> list[float]:
 
 
 def vertices_of(
-    whole: Whole, pieces: Sequence[Piece], costs: Sequence[Cost], groups: Sequence[int],
+    whole: Whole, pieces: Sequence[MacroPiece], costs: Sequence[PartCost], groups: Sequence[int],
     shape: NpuShape,
 ) -> Vertices:  # fmt: skip
     """Return the network of pieces.
@@ -99,7 +99,9 @@ def with_ports(vertices: Vertices, port_of: NDArray[np.int64], ports: int) -> Ve
     return vertices._replace(sizes=sizes, source=source, target=target)
 
 
-def flows_of(whole: Whole, pieces: Sequence[Piece], shape: NpuShape) -> Counter[tuple[int, int]]:
+def flows_of(
+    whole: Whole, pieces: Sequence[MacroPiece], shape: NpuShape
+) -> Counter[tuple[int, int]]:
     """Return the flits per frame from piece to piece, by index; the host follows the last piece."""
     homes, host = Homes(whole.places, shape.columns), len(pieces)
     parts = -(-8 * shape.columns // shape.payload_bits)

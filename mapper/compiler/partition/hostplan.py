@@ -31,7 +31,7 @@ from mapper.compiler.memory.planner import Region
 from mapper.compiler.numerics.binary import steps_of
 from mapper.compiler.numerics.hosted import model_of, views_of
 from mapper.compiler.partition.functions import Partition
-from mapper.compiler.partition.packing import Lists, packing_lists, parts_of
+from mapper.compiler.partition.packing import PackingLists, packing_lists, parts_of
 
 Step = dict[str, Any]
 """A step of the host, as a JSON object."""
@@ -39,7 +39,7 @@ Step = dict[str, Any]
 
 def plan_host(
     graph: Graph, partition: Partition, regions: Mapping[Tensor, Region],
-    lists: Lists | None = None,
+    lists: PackingLists | None = None,
 ) -> list[Step]:  # fmt: skip
     """Return the host's steps around the functions of an integer graph, in order.
 
@@ -57,7 +57,11 @@ class _Planner:
     """
 
     def __init__(
-        self, graph: Graph, partition: Partition, regions: Mapping[Tensor, Region], lists: Lists
+        self,
+        graph: Graph,
+        partition: Partition,
+        regions: Mapping[Tensor, Region],
+        lists: PackingLists,
     ) -> None:
         self.graph, self.regions = graph, regions
         self.real: set[Tensor] = set()

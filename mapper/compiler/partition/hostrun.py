@@ -26,7 +26,7 @@ Maps = dict[str, Data]
 """Stored integers by tensor name, shape (1, rows, columns, channels)."""
 
 
-class Cores(Protocol):
+class CoreAccess(Protocol):
     """Interface of the host to the cores of a chip in a frame."""
 
     def write(self, tensor: str, maps: Data) -> None:
@@ -67,7 +67,7 @@ class HostPlan:
         self._ready: dict[int, NodeSession] = {}
         self._lock = Lock()
 
-    def run(self, values: Mapping[str, Data], cores: Cores) -> tuple[dict[str, Data], Maps]:
+    def run(self, values: Mapping[str, Data], cores: CoreAccess) -> tuple[dict[str, Data], Maps]:
         """Run a frame. Return all values by name, in ONNX layout, and the feature maps that cores
         sent to the host, as stored integers.
 

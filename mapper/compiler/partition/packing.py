@@ -32,7 +32,7 @@ IN_VECTORS = ("int8", "int16")
 """Types that the host can process in packed vectors; not bits, nor 32-bit sums."""
 
 
-class Part(NamedTuple):
+class ExecutionPart(NamedTuple):
     """A function of cores, or a host node, in order of execution.
 
     elementwise : for host nodes: each element of the result depends only on the elements at its
@@ -44,7 +44,7 @@ class Part(NamedTuple):
     elementwise: bool = False
 
 
-class Packing(NamedTuple):
+class PackedFunction(NamedTuple):
     """A function of cores; pack, unpack : layout changes before and after it."""
 
     name: str
@@ -52,7 +52,7 @@ class Packing(NamedTuple):
     unpack: bool
 
 
-class Lists(NamedTuple):
+class PackingLists(NamedTuple):
     """The three lists of a partition: all parts, functions of cores, and layout changes.
 
     Parts are listed with their index.
@@ -60,12 +60,12 @@ class Lists(NamedTuple):
 
     parts: list[tuple[str, int]]
     functions: list[tuple[str, int]]
-    packing: list[Packing]
+    packing: list[PackedFunction]
 
 
-def parts_of(partition: Partition) -> list[Part]:
+def parts_of(partition: Partition) -> list[ExecutionPart]:
     """Return the functions of a partition and the host nodes between them."""
-    parts: list[Part] = []
+    parts: list[ExecutionPart] = []
     before: Function | None = None
     for number, name in enumerate(partition.names()):
         function = partition.functions[number]
@@ -73,22 +73,22 @@ def parts_of(partition: Partition) -> list[Part]:
             parts += [_part(node) for node in function.host if isinstance(node.operator, Host)]
         else:
             parts += _between(before, function, _elsewhere(partition, number))
-        parts.append(Part(name, on_cores=True))
+        parts.append(ExecutionPart(name, on_cores=True))
         before = function
     parts += [_part(node) for node in partition.host if isinstance(node.operator, Host)]
     return parts
 
 
-def _part(node: Node) -> Part:
-    return Part(node.sources[0], on_cores=False, elementwise=is_elementwise(node))
+def _part(node: Node) -> ExecutionPart:
+    return ExecutionPart(node.sources[0], on_cores=False, elementwise=is_elementwise(node))
 
 
-def _between(before: Function, function: Function, elsewhere: set[Tensor]) -> list[Part]:
+def _between(before: Function, function: Function, elsewhere: set[Tensor]) -> list[ExecutionPart]:
     """Return the host nodes between two functions, followed by values that must not be packed.
 
     elsewhere : values that are used later or by the user
     """
-    parts: list[Part] = []
+    parts: list[ExecutionPart] = []
     packed = {tensor for tensor in before.results if tensor.type in IN_VECTORS}
     seen = set(before.results)
     for node in function.host:
@@ -97,11 +97,13 @@ def _between(before: Function, function: Function, elsewhere: set[Tensor]) -> li
         if fits:
             packed |= set(node.outputs)
         if isinstance(node.operator, Host):
-            parts.append(Part(node.sources[0], on_cores=False, elementwise=fits))
+            parts.append(ExecutionPart(node.sources[0], on_cores=False, elementwise=fits))
         seen |= set(node.outputs)
     loose = [one for one in seen if one in elsewhere]
     loose += [one for one in function.inputs if one not in packed]
-    return parts + [Part(name, on_cores=False) for name in sorted({one.name for one in loose})]
+    return parts + [
+        ExecutionPart(name, on_cores=False) for name in sorted({one.name for one in loose})
+    ]
 
 
 def _elsewhere(partition: Partition, number: int) -> set[Tensor]:
@@ -134,7 +136,7 @@ def is_elementwise(node: Node) -> bool:
     return alike and all(one.size == 1 for one in constants)
 
 
-def packing_lists(parts: Sequence[Part]) -> Lists:
+def packing_lists(parts: Sequence[ExecutionPart]) -> PackingLists:
     """Return the three lists of parts in order of execution.
 
     pack : True for the first function, or if a host node between it and the previous one is not
@@ -146,21 +148,21 @@ def packing_lists(parts: Sequence[Part]) -> Lists:
         before = parts[numbers[at - 1] + 1 : number] if at else None
         stop = parts[number + 1 : numbers[at + 1]] if at + 1 < len(numbers) else None
         packing.append(
-            Packing(parts[number].name, _changes(before), _changes(stop)),
+            PackedFunction(parts[number].name, _changes(before), _changes(stop)),
         )
-    return Lists(
+    return PackingLists(
         [(part.name, number) for number, part in enumerate(parts)],
         [(parts[number].name, number) for number in numbers],
         packing,
     )
 
 
-def _changes(between: Sequence[Part] | None) -> bool:
+def _changes(between: Sequence[ExecutionPart] | None) -> bool:
     """Return whether the layout must be unpacked in between; None stands for the user's end."""
     return between is None or any(not part.elementwise for part in between)
 
 
-def packing_text(lists: Lists) -> str:
+def packing_text(lists: PackingLists) -> str:
     """Return the three lists as text."""
     lines = [f"part {number}: {name}" for name, number in lists.parts]
     lines += [f"function of cores, part {number}: {name}" for name, number in lists.functions]

@@ -41,7 +41,7 @@ class QOperator(NamedTuple):
     given: dict[str, Any]
 
 
-class Group(NamedTuple):
+class OperatorGroup(NamedTuple):
     """Operators that a core runs together. nodes : nodes of the model"""
 
     nodes: tuple[str, ...]
@@ -53,7 +53,7 @@ class QFunction(NamedTuple):
 
     name: str
     target: str
-    groups: list[Group]
+    groups: list[OperatorGroup]
 
 
 def quantised_functions(partition: Partition) -> list[QFunction]:
@@ -77,10 +77,10 @@ def lowered(functions: Sequence[QFunction]) -> list[QFunction]:
     ]
 
 
-def _group(macro: Macro) -> Group:
+def _group(macro: Macro) -> OperatorGroup:
     around = [[one] if one else [] for one in (macro.windows, macro.sign)]
     nodes = [*around[0], *macro.nodes, *around[1]]
-    return Group(macro.sources, [one for node in nodes for one in _quantised(node)])
+    return OperatorGroup(macro.sources, [one for node in nodes for one in _quantised(node)])
 
 
 def _quantised(node: Node) -> list[QOperator]:

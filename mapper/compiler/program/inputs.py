@@ -22,19 +22,19 @@ class Span(NamedTuple):
         return self.stop - self.first
 
 
-class Part(NamedTuple):
+class KernelPart(NamedTuple):
     """Rows and columns of a kernel."""
 
     rows: Span
     columns: Span
 
 
-def parts_of(window: Window, most: tuple[int, int]) -> Iterator[Part]:
+def parts_of(window: Window, most: tuple[int, int]) -> Iterator[KernelPart]:
     """Yield the parts of a kernel, each of at most some rows and columns."""
     (kh, kw), (rows, columns) = window.size, most
     for y in range(0, kh, rows):
         for x in range(0, kw, columns):
-            yield Part(Span(y, min(y + rows, kh)), Span(x, min(x + columns, kw)))
+            yield KernelPart(Span(y, min(y + rows, kh)), Span(x, min(x + columns, kw)))
 
 
 def needed(span: Span, window: Window | None, axis: int, part: Span | None = None) -> Span:

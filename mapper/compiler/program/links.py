@@ -86,7 +86,7 @@ class Brought(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class CoreLinks:
     """The links of a core.
 
     counts : initial value of each stream before the first frame; set when its program is linked
@@ -102,10 +102,10 @@ class Links:
         return {one.stream: one.cells for one in self.brought}
 
 
-NO_LINKS = Links()
+NO_LINKS = CoreLinks()
 
 
-def links_to_json(links: Links) -> dict[str, Any]:
+def links_to_json(links: CoreLinks) -> dict[str, Any]:
     """Return links as plain lists and numbers."""
     return {
         "credits": [[*one.to, int(one.host), *one[2:]] for one in links.credits],
@@ -115,7 +115,7 @@ def links_to_json(links: Links) -> dict[str, Any]:
     }
 
 
-def links_from_json(data: Mapping[str, Any]) -> Links:
+def links_from_json(data: Mapping[str, Any]) -> CoreLinks:
     """Return links from plain lists; raises `TypeError` or `ValueError` if the data is invalid."""
     given = []
     for x, y, host, *rest in data["credits"]:
@@ -125,10 +125,10 @@ def links_from_json(data: Mapping[str, Any]) -> Links:
         Brought(int(stream), int(slots), tuple((int(a), int(b), int(c)) for a, b, c in runs))
         for stream, slots, runs in data["brought"]
     ]
-    return Links(tuple(given), tuple(brought))
+    return CoreLinks(tuple(given), tuple(brought))
 
 
-class Sent(NamedTuple):
+class SentVectors(NamedTuple):
     """Vectors that a step sends, in order; credit : stream that counts their credits."""
 
     core: Place
@@ -148,7 +148,7 @@ def sent_to(place: Place, cores: Iterable[Sequence[Step]]) -> dict[int, NDArray[
 
 
 def freed_for(
-    place: Place, cores: Iterable[tuple[Sequence[Step], Links]]
+    place: Place, cores: Iterable[tuple[Sequence[Step], CoreLinks]]
 ) -> dict[int, list[Credit]]:
     """Return the credits that other cores send to a core, by stream, in order; cores : all cores"""
     found: dict[int, list[Credit]] = {}
@@ -167,8 +167,8 @@ class Others(NamedTuple):
 
 
 def linked(
-    steps: Sequence[Step], links: Links, others: Others, vectors: int
-) -> tuple[list[Step], Links]:
+    steps: Sequence[Step], links: CoreLinks, others: Others, vectors: int
+) -> tuple[list[Step], CoreLinks]:
     """Insert the waits for vectors and credits, and the sending of credits, into the steps of a
     core. Return the steps, and the links with the initial stream counts.
 

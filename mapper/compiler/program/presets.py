@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mapper.compiler.ir.tensor import NO_PAD, Tensor
 from mapper.compiler.memory.planner import Region
-from mapper.compiler.program.reloads import Area
+from mapper.compiler.program.reloads import ReloadArea
 
 Vectors = NDArray[np.int64]
 
@@ -44,7 +44,7 @@ class Preset(NamedTuple):
         data = b"".join(bytes([value & 255]) * (count * columns) for _, count, value in runs)
         return Preset([(first, count) for first, count, _ in runs], data)
 
-    def with_area(self, area: Area) -> Preset:
+    def with_area(self, area: ReloadArea) -> Preset:
         """Return this preset with the area after the feature maps added."""
         runs = [(area.first, area.stop - area.first)] if area.stop > area.first else []
         return Preset(self.runs + runs, self.data + bytes(area.data))

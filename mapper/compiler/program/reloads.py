@@ -31,7 +31,7 @@ class Span(NamedTuple):
         return np.arange(self.first, self.first + self.size)
 
 
-class Area:
+class ReloadArea:
     """Data stored after the feature maps, starting at a vector; padded to whole vectors."""
 
     def __init__(self, first: int, columns: int) -> None:
@@ -58,7 +58,7 @@ class Reloaded:
     name, most : its name and number of words; word : bytes per word
     """
 
-    def __init__(self, name: str, most: int, word: int, area: Area, load: Load) -> None:
+    def __init__(self, name: str, most: int, word: int, area: ReloadArea, load: Load) -> None:
         self.name, self.most, self._word = name, most, word
         self._area, self._load = area, load
         self._lying: dict[Hashable, Span] = {}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hw.npu.isa import UNITS, Instruction
 
 if TYPE_CHECKING:
-    from mapper.compiler.program.links import Sent
+    from mapper.compiler.program.links import SentVectors
 
 
 class Touch(NamedTuple):
@@ -39,7 +39,7 @@ class Step:
     reads: list[Touch] = field(default_factory=list)
     writes: list[Touch] = field(default_factory=list)
     tile: int = 0
-    sent: Sent | None = None
+    sent: SentVectors | None = None
 
 
 def with_tokens(steps: list[Step], sizes: dict[str, int]) -> list[Instruction]:

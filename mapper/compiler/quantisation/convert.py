@@ -47,7 +47,7 @@ from mapper.compiler.quantisation.exact import (
 )
 from mapper.compiler.quantisation.layers import (
     ACCUMULATOR,
-    Layer,
+    WeightLayer,
     require_whole_sums,
     scales_for_bias,
 )
@@ -68,7 +68,7 @@ class Converter(ScalePlan):
         super().__init__(graph, precision)
         self.made = Graph()
         self.stored: dict[Tensor, Tensor] = {}
-        self.layers: list[Layer] = []
+        self.layers: list[WeightLayer] = []
         self.notes: list[str] = []
 
     def convert(self, ranges: Mapping[Tensor, Range | Ends]) -> Graph:
@@ -312,7 +312,7 @@ class Converter(ScalePlan):
             zero_point = 0
         how = Requantisation(multiplier(0.0, node.label), zero_point, low, high, rounding)
         requantise = Node(Requantise(how), [sums], [result], sources)
-        layer = Layer(self.result(node), conv, requantise, unit, slope)
+        layer = WeightLayer(self.result(node), conv, requantise, unit, slope)
         layer.set_bias(whole)
         self.layers.append(layer)
         self.made.nodes += [conv, requantise]

@@ -22,7 +22,7 @@ from mapper.compiler.numerics.execute import Data, results, run_graph
 from mapper.compiler.numerics.formulas import half_away, quantise
 from mapper.compiler.numerics.mixed import MIXED
 from mapper.compiler.numerics.reference import INTEGER
-from mapper.compiler.quantisation.layers import Layer
+from mapper.compiler.quantisation.layers import WeightLayer
 
 Means = NDArray[np.float64]
 
@@ -33,7 +33,7 @@ class Correction(NamedTuple):
     before, after : largest mean error of its channels, in steps of its result
     """
 
-    layer: Layer
+    layer: WeightLayer
     before: float
     after: float
 
@@ -41,7 +41,7 @@ class Correction(NamedTuple):
 def correct_biases(
     source: Graph,
     quantised: Graph,
-    layers: Sequence[Layer],
+    layers: Sequence[WeightLayer],
     feeds: Mapping[Tensor, Data],
 ) -> list[Correction]:
     """Correct the biases of all layers; `quantised` is changed.
@@ -65,7 +65,7 @@ def correct_biases(
     return told
 
 
-def _correct(walk: _Walk, layer: Layer, wanted: Means) -> Correction:
+def _correct(walk: _Walk, layer: WeightLayer, wanted: Means) -> Correction:
     result = layer.result
     error = walk.mean([layer.conv, layer.requantise]) - wanted
     layer.set_bias(layer.bias - half_away(error / layer.unit))

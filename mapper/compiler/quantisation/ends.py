@@ -9,7 +9,7 @@ from mapper.compiler.ir.graph import Graph, View
 from mapper.compiler.ir.node import Dequantise, Host, Node, Quantise
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.numerics.binary import steps_of
-from storage.formats.layers.onnxgraph import Node as OnnxNode
+from storage.formats.layers.onnxgraph import OnnxNode
 
 QUANTISING = (("", 21),)  # opset with QuantizeLinear of 8 and 16 bits
 

@@ -27,7 +27,7 @@ MULTIPLIED = 31  # bits, without the sign, of a sum at the multiplier input
 
 
 @dataclass(slots=True, eq=False)
-class Layer:
+class WeightLayer:
     """A layer with weights, in floating point and in integers.
 
     real : tensor of the floating-point graph: result of the layer, after its activation
@@ -68,7 +68,7 @@ class Layer:
         self.requantise.operator = Requantise(how)
 
 
-def requantisation(how: Requantisation, layer: Layer, shift: int) -> Requantisation:
+def requantisation(how: Requantisation, layer: WeightLayer, shift: int) -> Requantisation:
     """Return the requantisation of a layer whose sums are shifted by `shift` first."""
     factor = layer.unit / layer.result.scale * 2.0**shift
     where = layer.conv.label

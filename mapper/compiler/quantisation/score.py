@@ -21,7 +21,7 @@ from mapper.compiler.numerics.mixed import MIXED
 from mapper.compiler.numerics.reference import INTEGER
 from mapper.compiler.quantisation.convert import Converter
 from mapper.compiler.quantisation.correction import Correction, correct_biases
-from mapper.compiler.quantisation.layers import Layer
+from mapper.compiler.quantisation.layers import WeightLayer
 from mapper.compiler.quantisation.losses import Signal, stored_feeds
 from mapper.compiler.quantisation.methods import chosen_ends
 from mapper.compiler.quantisation.parameters import Precision
@@ -91,7 +91,7 @@ class Quantised:
     source: Graph
     graph: Graph
     stored: dict[Tensor, Tensor]
-    layers: list[Layer]
+    layers: list[WeightLayer]
     ranges: dict[Tensor, Range]
     corrections: list[Correction] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -12,12 +12,12 @@ from chipsim.npu.timing import matrix_cycles
 from hw.npu.isa import UNITS, Instruction
 from mapper.compiler.program.steps import Step, Touch, with_tokens
 from mapper.compiler.tiling.steps import steps_of
-from mapper.compiler.tiling.traffic import Layer, Tiling
+from mapper.compiler.tiling.traffic import LoopNest, Tiling
 
 HALVES = {"INP": 2, "WM": 2, "ACC": 2, "OUT": 2}
 
 
-def simulated(layers: Sequence[tuple[Layer, Tiling]], shape: NpuShape) -> Timeline:
+def simulated(layers: Sequence[tuple[LoopNest, Tiling]], shape: NpuShape) -> Timeline:
     """Return the timeline of consecutive layers: loads, products, requantisation and stores, tile
     by tile, with tokens between the units and double-buffered memories. The input of a layer waits
     for all results of the previous one; its weights wait for a free buffer only.

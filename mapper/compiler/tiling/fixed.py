@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.tiling.search import Found
 from mapper.compiler.tiling.steps import cost_of, steps_of
-from mapper.compiler.tiling.traffic import BATCH, IC, OC, OH, OW, Layer, Tiling, fits
+from mapper.compiler.tiling.traffic import BATCH, IC, OC, OH, OW, LoopNest, Tiling, fits
 from mapper.errors import DoesNotFitError
 
 ORDER = (BATCH, OH, OW, OC, IC)
@@ -16,7 +16,7 @@ RULES = ("rows", *PLANES)
 
 
 def fixed(
-    rule: str, layer: Layer, shape: NpuShape, given: Mapping[int, int] | None = None
+    rule: str, layer: LoopNest, shape: NpuShape, given: Mapping[int, int] | None = None
 ) -> Found:
     """Return the tiling of a rule, with one block of inputs and outputs.
 

@@ -58,7 +58,7 @@ Measure = Callable[[Tile, Cut], TileCost]
 """Return the cost of a tile; raises `DoesNotFitError` if a small memory is too small."""
 
 
-class Choice(NamedTuple):
+class CutChoice(NamedTuple):
     """A cut, and the costs of its tiles, in order.
 
     across : tiles with the same rows; needs : end of the input rows of each feature map, by tile
@@ -94,7 +94,7 @@ class Choice(NamedTuple):
 def choices(
     macro: Macro, shape: NpuShape, measure: Measure, count: Callable[[Cut], int],
     plane: tuple[int, int] | None = None,
-) -> list[Choice]:  # fmt: skip
+) -> list[CutChoice]:  # fmt: skip
     """Return the cuts of a macro node, starting with the default one.
 
     count : returns the micro-ops of all tiles of a cut
@@ -104,7 +104,7 @@ def choices(
     measured: dict[tuple[int, ...], TileCost] = {}
     extent = extent_of(macro, shape)
 
-    def made(cut: Cut) -> Choice:
+    def made(cut: Cut) -> CutChoice:
         costs, needs = [], []
         for tile in tiles_of(macro, cut, shape):
             sizes = (*(span.size for span in tile), cut.inputs, *cut.kernel)
@@ -115,7 +115,7 @@ def choices(
             costs.append(measured[sizes])
             needs.append(_rows_taken(macro, tile))
         across = -(-extent.columns // cut.columns) * -(-extent.blocks // cut.blocks)
-        return Choice(cut, costs, across, needs, count(cut) if cut.edges else 0)
+        return CutChoice(cut, costs, across, needs, count(cut) if cut.edges else 0)
 
     base = largest_cut(macro, shape)
     cuts = [base] if plane is None else []
@@ -152,8 +152,11 @@ def _touched(tile: Tile, extent: Extent) -> tuple[bool, ...]:
 
 
 def chosen(
-    macros: Sequence[Macro], options: Sequence[list[Choice]], limits: Limits, shared: bool = False
-) -> list[Choice]:
+    macros: Sequence[Macro],
+    options: Sequence[list[CutChoice]],
+    limits: Limits,
+    shared: bool = False,
+) -> list[CutChoice]:
     """Return one cut per macro node, chosen in order: the fewest cycles up to the end of some
     following layers, within the limits of instructions and micro-ops if possible.
 
@@ -168,7 +171,7 @@ def chosen(
         id(one): (one.micro_ops, one.instructions) for choice in options for one in choice
     }
 
-    def size(kept: Sequence[Choice]) -> tuple[int, int]:
+    def size(kept: Sequence[CutChoice]) -> tuple[int, int]:
         micro_ops, instructions = (sum(sizes[id(one)][at] for one in kept) for at in range(2))
         return micro_ops, instructions
 
@@ -208,7 +211,11 @@ def chosen(
 
 
 def _ahead(
-    state: Pipeline, number: int, one: Choice, kept: Sequence[Choice], sources: list[list[int]]
+    state: Pipeline,
+    number: int,
+    one: CutChoice,
+    kept: Sequence[CutChoice],
+    sources: list[list[int]],
 ) -> Pipeline:
     """Return the pipeline state after a layer with a candidate cut and some more layers."""
     trial = [*kept[:number], one, *kept[number + 1 : number + 1 + AHEAD]]
@@ -258,7 +265,7 @@ class Pipeline(NamedTuple):
         return max(self.free[3], self.moved)
 
     def stop(
-        self, number: int, choice: Choice, sources: list[int], kept: Sequence[Choice]
+        self, number: int, choice: CutChoice, sources: list[int], kept: Sequence[CutChoice]
     ) -> Pipeline:
         """Return the state after one more layer. A load waits for the matrix unit to release the
         buffer half and for its input rows; the matrix unit waits for the ALU, the ALU for the

@@ -20,7 +20,7 @@ from mapper.compiler.tiling.units import NOTHING, timed_program
 HOST_LATENCY = 32  # cycles until the host responds
 
 
-class Packing(NamedTuple):
+class PackingCycles(NamedTuple):
     """Cycles of a frame.
 
     frame : total with bits packed on the core; core : share of it that is due to packing
@@ -41,7 +41,7 @@ class Packing(NamedTuple):
 def packing_cost(
     functions: Sequence[Sequence[Instruction]], macros: Sequence[Macro], shape: NpuShape,
     chunk: int, before: Preloaded = NOTHING,
-) -> Packing:  # fmt: skip
+) -> PackingCycles:  # fmt: skip
     """Return the cost of packing in the functions of a program.
 
     chunk : bytes per transfer to the host, each with its latency
@@ -64,7 +64,7 @@ def packing_cost(
         for size, count in ((chunk, pieces), (rest, min(rest, 1))):
             host += count * (HOST_LATENCY + -(-8 * size // flit) + -(-size // flit))
             transfers += count
-    return Packing(frame, frame - without, host, transfers)
+    return PackingCycles(frame, frame - without, host, transfers)
 
 
 def packs(one: Instruction) -> bool:

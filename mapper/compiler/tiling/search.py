@@ -14,7 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.tiling.steps import Cost, cost_of, matrix_cycles, requantise_cycles, steps_of
+from mapper.compiler.tiling.steps import (
+    LayerCost,
+    cost_of,
+    matrix_cycles,
+    requantise_cycles,
+    steps_of,
+)
 from mapper.compiler.tiling.tiles import parts_in
 from mapper.compiler.tiling.traffic import (
     BATCH,
@@ -26,7 +32,7 @@ from mapper.compiler.tiling.traffic import (
     OH,
     ORDERS,
     OW,
-    Layer,
+    LoopNest,
     Tiling,
     contents_of,
     fits,
@@ -44,11 +50,11 @@ class Found(NamedTuple):
     """A tiling, its exact cost, and the cycles predicted by the model."""
 
     tiling: Tiling
-    cost: Cost
+    cost: LayerCost
     modelled: float
 
 
-def search(layer: Layer, shape: NpuShape, fixed: Mapping[int, int] | None = None) -> Found:
+def search(layer: LoopNest, shape: NpuShape, fixed: Mapping[int, int] | None = None) -> Found:
     """Return the tiling with the fewest cycles; break ties by bits moved, then by order.
 
     fixed : fixed sizes, by loop
@@ -74,7 +80,7 @@ def search(layer: Layer, shape: NpuShape, fixed: Mapping[int, int] | None = None
 
 
 def search_all(
-    layers: Sequence[Layer], shape: NpuShape, threads: int = 1,
+    layers: Sequence[LoopNest], shape: NpuShape, threads: int = 1,
     first: Mapping[int, int] | None = None,
 ) -> list[Found]:  # fmt: skip
     """Return the best tilings of a network's layers; first : fixed sizes of the first layer"""
@@ -88,7 +94,7 @@ def search_all(
 
 
 def _candidates(
-    layer: Layer, shape: NpuShape, fixed: Mapping[int, int]
+    layer: LoopNest, shape: NpuShape, fixed: Mapping[int, int]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return the tile sizes that fit, shape (loops, tiles), and whether the input is held, shape
     (tiles,). Tiles with all input channels are never marked as held: it makes no difference.
@@ -110,7 +116,7 @@ def _candidates(
 
 
 def _least_cycles(
-    layer: Layer, sizes: NDArray[np.int64], held: NDArray[np.bool_], shape: NpuShape
+    layer: LoopNest, sizes: NDArray[np.int64], held: NDArray[np.bool_], shape: NpuShape
 ) -> NDArray[np.float64]:
     """Return an approximate lower bound of cycles for any order: the maximum of computing, and of
     loading all inputs once and storing all results."""
@@ -140,7 +146,7 @@ def _firsts() -> NDArray[np.bool_]:
 
 
 def modelled(
-    layer: Layer, sizes: NDArray[np.int64], held: NDArray[np.bool_], shape: NpuShape
+    layer: LoopNest, sizes: NDArray[np.int64], held: NDArray[np.bool_], shape: NpuShape
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the cycles and bits of all orders with some sizes, shape (orders, tiles).
 
@@ -169,7 +175,7 @@ class _Terms:
     """
 
     def __init__(
-        self, layer: Layer, sizes: NDArray[np.int64], held: NDArray[np.bool_],
+        self, layer: LoopNest, sizes: NDArray[np.int64], held: NDArray[np.bool_],
         counts: NDArray[np.int64], shape: NpuShape,
     ) -> None:  # fmt: skip
         self.layer, self.shape, self.sizes, self.counts = layer, shape, sizes, counts

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.tiling.traffic import (
     IC,
-    Layer,
+    LoopNest,
     Sizes,
     Tiling,
     contents_of,
@@ -32,7 +32,7 @@ def nest_cycles(counts: Sequence[Any], overhead: int) -> Any:
     return total
 
 
-def matrix_cycles(layer: Layer, sizes: Sizes, shape: NpuShape) -> NDArray[np.int64]:
+def matrix_cycles(layer: LoopNest, sizes: Sizes, shape: NpuShape) -> NDArray[np.int64]:
     """Return the matrix unit cycles of tiles; sizes may be arrays.
 
     Rows and columns are innermost, as the weights are constant there; each pair of loops has the
@@ -49,7 +49,7 @@ def matrix_cycles(layer: Layer, sizes: Sizes, shape: NpuShape) -> NDArray[np.int
     return np.asarray(batch * nest_cycles((plane, *others), shape.loop_overhead))
 
 
-def requantise_cycles(layer: Layer, shape: NpuShape) -> int:
+def requantise_cycles(layer: LoopNest, shape: NpuShape) -> int:
     """Return the ALU cycles per entry of results."""
     return layer.results * -(-shape.rows // shape.multiply_lanes)
 
@@ -80,7 +80,7 @@ class Steps(NamedTuple):
         return self.input + self.weights + self.partial
 
 
-class Cost(NamedTuple):
+class LayerCost(NamedTuple):
     """Cost of a layer: total cycles, compute cycles, and bits moved."""
 
     cycles: int
@@ -92,7 +92,7 @@ class Cost(NamedTuple):
         return self.cycles - self.compute
 
 
-def steps_of(layer: Layer, tiling: Tiling, shape: NpuShape) -> Steps:
+def steps_of(layer: LoopNest, tiling: Tiling, shape: NpuShape) -> Steps:
     """Return all steps in order."""
     counts = tiling.counts(layer)
     grid = np.indices([counts[loop] for loop in tiling.order]).reshape(len(counts), -1)
@@ -125,7 +125,7 @@ def steps_of(layer: Layer, tiling: Tiling, shape: NpuShape) -> Steps:
     )
 
 
-def cost_of(steps: Steps, shape: NpuShape) -> Cost:
+def cost_of(steps: Steps, shape: NpuShape) -> LayerCost:
     """Return the cost on a core whose loads and stores share the path to external memory."""
     bits = shape.load_bits
     coming = np.append(steps.load[1:], 0)
@@ -133,7 +133,7 @@ def cost_of(steps: Steps, shape: NpuShape) -> Cost:
     others = np.maximum(-(-(coming + leaving) // bits), np.append(0, steps.alu[:-1]))
     cycles = int(np.maximum(steps.compute, others).sum() + steps.alu[-1])
     cycles += -(-int(steps.load[0]) // bits) + -(-int(steps.store[-1]) // bits)
-    return Cost(cycles, int(steps.compute.sum()), int(steps.load.sum() + steps.store.sum()))
+    return LayerCost(cycles, int(steps.compute.sum()), int(steps.load.sum() + steps.store.sum()))
 
 
 def overlaps(first: Steps, second: Steps, shape: NpuShape) -> int:
@@ -147,9 +147,9 @@ def overlaps(first: Steps, second: Steps, shape: NpuShape) -> int:
     return min(idle, come)
 
 
-def network_cost(steps: Sequence[Steps], shape: NpuShape) -> Cost:
+def network_cost(steps: Sequence[Steps], shape: NpuShape) -> LayerCost:
     """Return the cost of consecutive layers, each with its first weights prefetched."""
     costs = [cost_of(one, shape) for one in steps]
     saved = sum(overlaps(*pair, shape) for pair in pairwise(steps))
     cycles, compute, moved = (sum(one[at] for one in costs) for at in range(3))
-    return Cost(cycles - saved, compute, moved)
+    return LayerCost(cycles - saved, compute, moved)

@@ -32,7 +32,7 @@ ORDERS: tuple[tuple[int, ...], ...] = tuple(permutations(range(len(LOOPS))))
 """All loop orders, outermost first."""
 
 
-class Layer(NamedTuple):
+class LoopNest(NamedTuple):
     """A convolution as loops.
 
     counts : iterations of `LOOPS`; channels in blocks of the array's columns and rows
@@ -72,7 +72,7 @@ class Convolution(NamedTuple):
     batch: int = 1
 
 
-def layer_of(form: Convolution, shape: NpuShape, numbers: str = "int8") -> Layer:
+def layer_of(form: Convolution, shape: NpuShape, numbers: str = "int8") -> LoopNest:
     """Return the loops of a convolution.
 
     numbers : "int8"; "pairs" for bytes of the upper and lower half of the map that share a
@@ -83,7 +83,7 @@ def layer_of(form: Convolution, shape: NpuShape, numbers: str = "int8") -> Layer
     lane = 8 if numbers == "int8" else 16
     weight = 2 if numbers == "int16" else 1
     reach = tuple((k - 1) * d + 1 for k, d in zip(form.kernel, form.dilation, strict=True))
-    return Layer(
+    return LoopNest(
         (form.batch, form.width, height, -(-form.inputs // columns), -(-form.outputs // rows)),
         form.kernel,
         form.stride,
@@ -114,11 +114,11 @@ class Tiling(NamedTuple):
         """Loops that the contents of each buffer depend on."""
         return HELD if self.held else DEPENDS
 
-    def counts(self, layer: Layer) -> tuple[int, ...]:
+    def counts(self, layer: LoopNest) -> tuple[int, ...]:
         """Return the iterations of the outer loops in the order of `LOOPS`."""
         return tuple(-(-n // size) for n, size in zip(layer.counts, self.sizes, strict=True))
 
-    def outer(self, layer: Layer) -> list[tuple[str, int]]:
+    def outer(self, layer: LoopNest) -> list[tuple[str, int]]:
         """Return the outer loops with more than one iteration, outermost first."""
         counts = self.counts(layer)
         return [(LOOPS[loop], counts[loop]) for loop in self.order if counts[loop] > 1]
@@ -137,7 +137,7 @@ class Contents(NamedTuple):
     bias: NDArray[np.int64]
 
 
-def contents_of(layer: Layer, sizes: Sizes, held: bool | NDArray[np.bool_] = False) -> Contents:
+def contents_of(layer: LoopNest, sizes: Sizes, held: bool | NDArray[np.bool_] = False) -> Contents:
     """Return the buffer contents of tiles, halo included; sizes may be arrays.
 
     held : the input buffer holds all input blocks
@@ -154,7 +154,7 @@ def contents_of(layer: Layer, sizes: Sizes, held: bool | NDArray[np.bool_] = Fal
     )
 
 
-def fits(layer: Layer, sizes: Sizes, shape: NpuShape, held: bool = False) -> NDArray[np.bool_]:
+def fits(layer: LoopNest, sizes: Sizes, shape: NpuShape, held: bool = False) -> NDArray[np.bool_]:
     """Return whether tiles fit in half of each buffer (double buffering). An input that is held for
     the whole result may use its whole buffer."""
     found = contents_of(layer, sizes, held)
@@ -168,7 +168,7 @@ def fits(layer: Layer, sizes: Sizes, shape: NpuShape, held: bool = False) -> NDA
     )
 
 
-def replacements(tiling: Tiling, layer: Layer, buffer: str) -> int:
+def replacements(tiling: Tiling, layer: LoopNest, buffer: str) -> int:
     """Return how often a buffer is loaded (for the output: stored) in the whole layer."""
     counts = tiling.counts(layer)
     moved, at = 1, 1
@@ -179,7 +179,7 @@ def replacements(tiling: Tiling, layer: Layer, buffer: str) -> int:
     return moved
 
 
-def partial_sums(tiling: Tiling, layer: Layer) -> bool:
+def partial_sums(tiling: Tiling, layer: LoopNest) -> bool:
     """Return whether partial sums are stored and reloaded: a loop that changes the output is inside
     the loop over input channels."""
     counts = tiling.counts(layer)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
-from chipsim.npu.windows import Header
+from chipsim.npu.windows import PacketHeader
 from hw.npu.isa import form_of
 from mapper.compiler.ir.node import Node, Window, WindowColumns
 from mapper.compiler.ir.tensor import Tensor
@@ -23,7 +23,7 @@ _WIN = {field.name: field.most for field in form_of("LOAD", "WIN").fields}
 _GEMM = {field.name: field.most for field in form_of("GEMM", "INT8").fields}
 
 
-class Run(NamedTuple):
+class WindowRun(NamedTuple):
     """Windows of an instruction: their number, starting at (row, column) of the result."""
 
     row: int
@@ -31,14 +31,14 @@ class Run(NamedTuple):
     windows: int
 
 
-def runs_of(rows: Span, columns: Span, width: int) -> list[Run]:
+def runs_of(rows: Span, columns: Span, width: int) -> list[WindowRun]:
     """Return the runs of windows of a part of a result; width : columns of the whole result"""
     if columns == Span(0, width):
-        return [Run(rows.first, 0, rows.size * width)]
-    return [Run(row, columns.first, columns.size) for row in range(*rows)]
+        return [WindowRun(rows.first, 0, rows.size * width)]
+    return [WindowRun(row, columns.first, columns.size) for row in range(*rows)]
 
 
-def packets_of(run: Run, filters: int) -> int:
+def packets_of(run: WindowRun, filters: int) -> int:
     return -(-run.windows // filters)
 
 
@@ -72,7 +72,7 @@ def headers_needed(rows: list[Span], columns: list[Span], width: int, filters: i
     return sum(y.size for y in rows) * sum(-(-x.size // filters) for x in columns)
 
 
-def headers_of(node: Node, run: Run, shape: NpuShape) -> list[Header]:
+def headers_of(node: Node, run: WindowRun, shape: NpuShape) -> list[PacketHeader]:
     """Return the headers of a run: words of a plane with all pixels of a packet's windows, and the
     padded coordinates of its first window."""
     operator = node.operator
@@ -90,7 +90,7 @@ def headers_of(node: Node, run: Run, shape: NpuShape) -> list[Header]:
         last = max((one[1] for one in pixels), default=-1) // bank
         row, column = divmod(at, width)
         y, x = row * window.stride[0], column * window.stride[1]
-        found.append(Header(begin, last + 1 - begin if pixels else 0, x, y))
+        found.append(PacketHeader(begin, last + 1 - begin if pixels else 0, x, y))
     return found
 
 
@@ -114,7 +114,7 @@ def headers_short(made: Tensor, shape: NpuShape, cores: int = 1) -> str:
 
     cores : number of cores that may share the result
     """
-    need = -(-packets_of(Run(0, 0, made.height * made.width), shape.filters) // cores)
+    need = -(-packets_of(WindowRun(0, 0, made.height * made.width), shape.filters) // cores)
     if need <= shape.headers:
         return ""
     return (

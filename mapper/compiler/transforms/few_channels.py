@@ -38,7 +38,7 @@ Way = Literal["core", "host", "off"]
 SAYS: dict[Way, str] = {"core": "by the window unit", "host": "by the host", "off": "off"}
 
 
-class Cost(NamedTuple):
+class WindowCost(NamedTuple):
     """Cost of an option.
 
     cycles : cycles of the layer on a core; others : lower bound of the cycles of all other layers
@@ -59,7 +59,7 @@ class Cost(NamedTuple):
         return max((self.cycles + self.others) // cores, self.flits), self.cycles, self.flits
 
 
-class Ways(NamedTuple):
+class WindowOptions(NamedTuple):
     """Options for a layer whose windows save calls.
 
     calls : matrix calls per pixel of each option
@@ -73,12 +73,12 @@ class Ways(NamedTuple):
         return f"windows {SAYS[way]}, {self.calls['off']} -> {self.calls[way]} calls per pixel"
 
 
-class Choice(NamedTuple):
+class WindowChoice(NamedTuple):
     """Selected option for the windows of a layer, the reason, and all options."""
 
     way: Way
     why: str
-    ways: Ways
+    ways: WindowOptions
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
@@ -114,7 +114,7 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
     return None
 
 
-def ways_of(node: Node, shape: NpuShape) -> Ways:
+def ways_of(node: Node, shape: NpuShape) -> WindowOptions:
     """Return the options for a layer."""
     columns, tensor = shape.columns, node.inputs[0]
     _, kh, kw, inputs = node.inputs[1].shape
@@ -127,7 +127,7 @@ def ways_of(node: Node, shape: NpuShape) -> Ways:
     why = refusal(_window(node), tensor, node.output, shape)
     if not why and by_core >= calls["off"]:
         why = f"{calls['off']} calls per pixel would become {by_core}"
-    return Ways(calls if why else {**calls, "core": by_core}, why)
+    return WindowOptions(calls if why else {**calls, "core": by_core}, why)
 
 
 def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
@@ -147,7 +147,7 @@ def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
     return Taken(calls, shape.columns * (plain - sent))
 
 
-def _choice(graph: Graph, node: Node, context: Context) -> Choice:
+def _choice(graph: Graph, node: Node, context: Context) -> WindowChoice:
     """Select where the windows of a layer are built."""
     key = NAME, node
     if key not in context.known:
@@ -156,14 +156,14 @@ def _choice(graph: Graph, node: Node, context: Context) -> Choice:
             way, why = _fewest(graph, node, ways, context)
         else:
             way, why = choice, ""
-        context.known[key] = Choice(way, why, ways)
+        context.known[key] = WindowChoice(way, why, ways)
         if way == "off":
             context.told.append(f"{node.label}: {ways.said(way)}{why}")
-    found: Choice = context.known[key]
+    found: WindowChoice = context.known[key]
     return found
 
 
-def _fewest(graph: Graph, node: Node, ways: Ways, context: Context) -> tuple[Way, str]:
+def _fewest(graph: Graph, node: Node, ways: WindowOptions, context: Context) -> tuple[Way, str]:
     """Return the option with the fewest cycles, and the reason.
 
     Windows from the host need the fewest calls, and load no slower than they multiply. If they fit
@@ -171,7 +171,7 @@ def _fewest(graph: Graph, node: Node, ways: Ways, context: Context) -> tuple[Way
     """
     shape, tensor, cores = context.shape, node.inputs[0], context.cores
     others = sum(_calls(one, shape) for one in graph.nodes if one is not node)
-    found: dict[Way, Cost | None] = {}
+    found: dict[Way, WindowCost | None] = {}
     for way in ("host", "core", "off"):
         if way not in ways.calls or (way == "core" and headers_short(node.output, shape, cores)):
             continue
@@ -194,7 +194,7 @@ def _fewest(graph: Graph, node: Node, ways: Ways, context: Context) -> tuple[Way
     return best, f"; {', '.join(said)}"
 
 
-def _cost(graph: Graph, node: Node, flits: int, others: int, context: Context) -> Cost | None:
+def _cost(graph: Graph, node: Node, flits: int, others: int, context: Context) -> WindowCost | None:
     """Return the cost of a layer; None if it does not fit.
 
     others : matrix calls of all other layers
@@ -203,8 +203,8 @@ def _cost(graph: Graph, node: Node, flits: int, others: int, context: Context) -
     first = [macro.windows] if macro.windows is not None else []
     taken = context.trial and context.trial([*first, *macro.nodes], [macro.output])
     if taken is None and context.cores > 1:  # it may be spread over several cores
-        return Cost(_calls(node, context.shape), others, flits)
-    return None if taken is None else Cost(taken.cycles, others, flits)
+        return WindowCost(_calls(node, context.shape), others, flits)
+    return None if taken is None else WindowCost(taken.cycles, others, flits)
 
 
 @contextmanager

@@ -27,9 +27,9 @@ from mapper.graph.distance import along
 from mapper.placement.annealing.schedule import (
     CHANCES,
     HOPELESS,
+    MeshTile,
     Proposals,
     Schedule,
-    Tile,
     allowance,
     next_window,
 )
@@ -202,7 +202,7 @@ def _tiles(
     sides: tuple[int, int],
     axes: Axes,
     rng: np.random.Generator,
-) -> list[Tile]:
+) -> list[MeshTile]:
     """Return tiles that cover the mesh, those with most work first."""
     height, width = at.shape
     columns, rows = _cuts(width, sides[0], rng), _cuts(height, sides[1], rng)
@@ -215,7 +215,7 @@ def _tiles(
             if movers.size:
                 box = np.array([left, right, top, bottom], np.int64)
                 state = rng.integers(1, 1 << 62, 1).astype(np.uint64)
-                tiles.append(Tile(box, members, movers, state, axes))
+                tiles.append(MeshTile(box, members, movers, state, axes))
     return sorted(tiles, key=lambda tile: -tile.movers.size)
 
 
@@ -285,7 +285,7 @@ def _round(
     traffic: Traffic,
     spot: NDArray[np.int32],
     at: NDArray[np.int32],
-    tiles: list[Tile],
+    tiles: list[MeshTile],
     table: NDArray[np.float32],
     proposals: Proposals,
     moves: float,
@@ -301,7 +301,7 @@ def _round(
     start = spot.copy()
     background = background_of(traffic.mass, start, tiles[0].axes)
 
-    def run(tile: Tile) -> tuple[int, int]:
+    def run(tile: MeshTile) -> tuple[int, int]:
         if clock.over():
             return 0, 0
         mine = proposals._replace(moves=math.ceil(moves * tile.movers.size))

@@ -55,7 +55,7 @@ class Proposals(NamedTuple):
     moves: int
 
 
-class Tile(NamedTuple):
+class MeshTile(NamedTuple):
     """A box of the mesh that is annealed separately.
 
     box : ndarray[int64], first and end column, row

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 WIDTH, MARGIN, TOP, ROW, BAR, AXIS = 960, 64, 8, 34, 22, 40
 
 
-class Row(NamedTuple):
+class UnitRow(NamedTuple):
     """A unit: its name, the position of its row, and the path of its bars."""
 
     name: str
@@ -21,7 +21,7 @@ class Picture(NamedTuple):
     width: int
     height: int
     place: str
-    rows: list[Row]
+    rows: list[UnitRow]
     layers: list[tuple[float, str]]
     ticks: list[tuple[float, str]]
 
@@ -42,7 +42,7 @@ def _picture(one: dict[str, Any], report: dict[str, Any]) -> Picture:
             f"H{MARGIN + start * across:.2f}z"
             for start, end in bars
         )
-        rows.append(Row(name, y, path))
+        rows.append(UnitRow(name, y, path))
     height = TOP + ROW * len(rows) + AXIS
     layers, last = [], -30.0
     for number, layer in enumerate(report["layers"]):

@@ -32,7 +32,7 @@ Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FileLayout:
     """Counts from the header, and byte offsets of the parts of the file, 0 if omitted."""
 
     vertices: int
@@ -57,7 +57,7 @@ class ParhipFile:
     def fraction(self) -> float:
         return self._read / self.layout.entries
 
-    def _read_layout(self) -> Layout:
+    def _read_layout(self) -> FileLayout:
         length = self._file.seek(0, 2)
         if length < HEADER_BYTES:
             raise BadInputError(f"{self.path}: has {length} bytes; a ParHIP header alone has 24")
@@ -79,7 +79,7 @@ class ParhipFile:
                 f"{self.path}: has {length} bytes; {n} vertices and {m} entries need {end}; "
                 "is the file complete?"
             )
-        return Layout(
+        return FileLayout(
             n, m, lists,
             0 if version & NO_VERTEX_WEIGHTS else sizes,
             0 if version & NO_EDGE_WEIGHTS else weights,

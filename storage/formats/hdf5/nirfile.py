@@ -32,7 +32,7 @@ from storage.errors import BadInputError
 from storage.formats.base import ImportJob
 from storage.formats.hdf5 import file as hdf5
 from storage.formats.hdf5.nirgraph import (
-    Node,
+    NirNode,
     connection_order,
     read_graph,
     visiting_order,
@@ -43,12 +43,12 @@ from storage.formats.hdf5.nirshapes import Shapes
 from storage.formats.layers.linear import (
     Convolution,
     Dense,
-    Layer,
+    LinearLayer,
     Pooling,
     Rows,
     Same,
     Shape,
-    Synapses,
+    SynapseWriter,
     add,
     pull,
     row_blocks,
@@ -59,7 +59,7 @@ from storage.store.network import POPULATION
 from storage.store.traffic import UNIFORM
 
 
-def _layer(nodes: Sequence[Node], number: int, shapes: Shapes) -> Layer:
+def _layer(nodes: Sequence[NirNode], number: int, shapes: Shapes) -> LinearLayer:
     """Return the linear map of a node without neurons; reads the weights."""
     node, taken = nodes[number], shapes.before[number]
     if node.kind in ("Linear", "Affine"):
@@ -84,7 +84,7 @@ def _fitted(values: NDArray[Any], shape: Shape) -> NDArray[Any]:
 class _Paths:
     """All paths from other populations to the neurons of one, as matrices."""
 
-    def __init__(self, nodes: Sequence[Node], target: int, order: Sequence[int], shapes: Shapes):
+    def __init__(self, nodes: Sequence[NirNode], target: int, order: Sequence[int], shapes: Shapes):
         """order : all nodes without neurons in topological order"""
         self._nodes, self._target = nodes, target
         reached, waiting = {target}, [target]
@@ -130,7 +130,7 @@ class _Paths:
         return found
 
 
-def _understood(nodes: Sequence[Node]) -> tuple[list[int], Shapes, list[int]]:
+def _understood(nodes: Sequence[NirNode]) -> tuple[list[int], Shapes, list[int]]:
     """Return the order of nodes without neurons, the shapes, and the populations by id."""
     order = connection_order(nodes)  # first: a cycle would leave shapes unknown
     visited = visiting_order(nodes)
@@ -138,7 +138,7 @@ def _understood(nodes: Sequence[Node]) -> tuple[list[int], Shapes, list[int]]:
 
 
 def _convert(
-    nodes: Sequence[Node], job: ImportJob, provenance: dict[str, Any], traffic: str | None
+    nodes: Sequence[NirNode], job: ImportJob, provenance: dict[str, Any], traffic: str | None
 ) -> NetworkMeta:
     traffic = traffic or UNIFORM
     order, shapes, populations = _understood(nodes)
@@ -149,7 +149,7 @@ def _convert(
         _layer(nodes, number, shapes)
     about = NirNeurons(neurons)
     with job.writer(neurons, weights_are_rates=traffic == UNIFORM) as writer:
-        synapses = Synapses(writer, traffic)
+        synapses = SynapseWriter(writer, traffic)
         for population, size in zip(populations, sizes, strict=True):
             paths = _Paths(nodes, population, order, shapes)
             about.add(nodes[population], starts[population], shapes.stop[population])
@@ -169,7 +169,7 @@ def _convert(
         return writer.finish(provenance)
 
 
-def _delays(nodes: Sequence[Node]) -> dict[str, int]:
+def _delays(nodes: Sequence[NirNode]) -> dict[str, int]:
     """Return the provenance entry on delays, which synapses lack; empty without delays."""
     delayed = sum(
         int(np.count_nonzero(node.array("delay"))) for node in nodes if node.kind == "Delay"
@@ -177,7 +177,7 @@ def _delays(nodes: Sequence[Node]) -> dict[str, int]:
     return {"delays_left_out": delayed} if delayed else {}
 
 
-def _elements(node: Node, shape: Shape) -> int:
+def _elements(node: NirNode, shape: Shape) -> int:
     size = 1
     for length in shape:  # Python integers do not overflow
         size *= int(length)

@@ -35,7 +35,7 @@ KINDS = (*POPULATIONS, *WEIGHED, *PASSING, "Input", "Output")
 
 
 @dataclass(slots=True)
-class Node:
+class NirNode:
     """A node of the graph.
 
     kind : its `type`; "Identity" for the Input and Output of a nested graph
@@ -90,7 +90,7 @@ class Node:
         return BadInputError(f"node {self.name!r} ({self.kind}): {text}")
 
 
-def read_graph(file: Any) -> list[Node]:
+def read_graph(file: Any) -> list[NirNode]:
     """Return all nodes of an open HDF5 file, in its order; raise `BadInputError` with the place."""
     version = _text(file.get("version"))
     if version is None:
@@ -100,7 +100,7 @@ def read_graph(file: Any) -> list[Node]:
     root = file.get("node")
     if root is None:
         raise BadInputError("group node is missing; is this a NIR file?")
-    nodes: list[Node] = []
+    nodes: list[NirNode] = []
     _collect(root, "", nodes)
     for node in nodes:
         if not node.before and not node.neurons and node.stop:
@@ -126,7 +126,7 @@ def _holds_text(dtype: Any) -> bool:
     return dtype.kind == "S" or about.get("vlen") in (str, bytes)
 
 
-def _collect(graph: Any, path: str, nodes: list[Node]) -> tuple[list[int], list[int]]:
+def _collect(graph: Any, path: str, nodes: list[NirNode]) -> tuple[list[int], list[int]]:
     """Append the nodes of a graph; return the numbers of its Inputs and of its Outputs.
 
     path : "" for the outermost graph, else name of the graph and /
@@ -159,7 +159,7 @@ def _collect(graph: Any, path: str, nodes: list[Node]) -> tuple[list[int], list[
             ends[kind].append(len(nodes))
             kind = "Identity" if path else kind
         entry[name] = leave[name] = [len(nodes)]
-        nodes.append(Node(full, kind, group, kind in POPULATIONS or kind == "Input"))
+        nodes.append(NirNode(full, kind, group, kind in POPULATIONS or kind == "Input"))
     for a, b in _edges(graph.get("edges"), where):
         first = _end(leave, a, f"{where}, edge {a!r} -> {b!r}", "Output")
         second = _end(entry, b, f"{where}, edge {a!r} -> {b!r}", "Input")
@@ -192,7 +192,7 @@ def _end(table: dict[str, list[int]], name: str, where: str, kind: str) -> int:
     return found[0]
 
 
-def _is_readout(nodes: Sequence[Node], output: Node) -> bool:
+def _is_readout(nodes: Sequence[NirNode], output: NirNode) -> bool:
     """Return whether weights connect the last neurons to an Output of the whole graph."""
     seen, waiting = set(output.before), list(output.before)
     while waiting:
@@ -205,7 +205,7 @@ def _is_readout(nodes: Sequence[Node], output: Node) -> bool:
     return False
 
 
-def visiting_order(nodes: Sequence[Node]) -> list[int]:
+def visiting_order(nodes: Sequence[NirNode]) -> list[int]:
     """Return the numbers of all nodes in topological order.
 
     Among several candidates, the first in the file comes next. In a cycle there is no candidate:
@@ -234,7 +234,7 @@ def visiting_order(nodes: Sequence[Node]) -> list[int]:
     return order
 
 
-def connection_order(nodes: Sequence[Node]) -> list[int]:
+def connection_order(nodes: Sequence[NirNode]) -> list[int]:
     """Return the numbers of nodes without neurons in topological order.
 
     Raises `BadInputError` that names the nodes of a cycle of such nodes: a signal would pass

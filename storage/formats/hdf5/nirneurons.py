@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.formats.hdf5.nirgraph import Node
+from storage.formats.hdf5.nirgraph import NirNode
 from storage.formats.layers.linear import Rows, Shape
 from storage.store.neurons import FACTORS, MODEL, PARAMETERS
 from storage.store.writer import NetworkWriter
@@ -26,7 +26,7 @@ class NirNeurons:
         self._kind = np.zeros(neurons, np.int64)
         self._values: dict[str, NDArray[np.float64]] = {}
 
-    def add(self, node: Node, first: int, shape: Shape) -> None:
+    def add(self, node: NirNode, first: int, shape: Shape) -> None:
         """Add the neurons of a node, numbered from `first`; shape : of the population."""
         size = int(np.prod(shape))
         part = slice(first, first + size)
@@ -59,7 +59,7 @@ class NirNeurons:
         return self._values[name]
 
 
-def bias_of(nodes: Sequence[Node], number: int, stop: Shape) -> NDArray[Any] | None:
+def bias_of(nodes: Sequence[NirNode], number: int, stop: Shape) -> NDArray[Any] | None:
     """Return the bias at the outputs of a weight node, shape (outputs,); None without bias.
 
     stop : output shape of the node, channels first

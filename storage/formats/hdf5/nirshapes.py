@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from storage.errors import BadInputError
-from storage.formats.hdf5.nirgraph import POPULATIONS, Node
-from storage.formats.layers.linear import Shape, Windows, same_pads
+from storage.formats.hdf5.nirgraph import POPULATIONS, NirNode
+from storage.formats.layers.linear import Shape, WindowPositions, same_pads
 
 
 def _alike(one: Sequence[int], other: Sequence[int]) -> bool:
@@ -22,7 +22,7 @@ def _spreads(one: Shape, other: Shape) -> bool:
     return len(one) <= len(other) and all(a in (1, b) for a, b in axes)
 
 
-def _windows(node: Node, size: Shape, kernel: Shape) -> Windows:
+def _windows(node: NirNode, size: Shape, kernel: Shape) -> WindowPositions:
     """Return the windows of a Conv1d, Conv2d or pooling for the given input size."""
     axes = len(size)
 
@@ -47,7 +47,7 @@ def _windows(node: Node, size: Shape, kernel: Shape) -> Windows:
         raise node.fault(
             f"padding is {padding.decode('utf-8', 'replace')!r}; use same, valid or sizes"
         )
-    return Windows(size, kernel, stride, dilation, before, after)
+    return WindowPositions(size, kernel, stride, dilation, before, after)
 
 
 class Shapes:
@@ -56,7 +56,7 @@ class Shapes:
     before, stop : shape of each node's input and output, inferred in visiting order
     """
 
-    def __init__(self, nodes: Sequence[Node], order: Sequence[int]) -> None:
+    def __init__(self, nodes: Sequence[NirNode], order: Sequence[int]) -> None:
         self._nodes = nodes
         self.before: dict[int, Shape] = {}
         self.stop: dict[int, Shape] = {}
@@ -77,14 +77,14 @@ class Shapes:
                         f"its predecessor {nodes[other].name!r} outputs {self.stop[other]}"
                     )
 
-    def windows(self, number: int) -> Windows:
+    def windows(self, number: int) -> WindowPositions:
         """Return the windows of a convolution or pooling whose shapes are known."""
         node, size = self._nodes[number], self.before[number][1:]
         if node.kind.endswith("Pool2d"):
             return _windows(node, size, _kernel(node))
         return _windows(node, size, node.dataset("weight").shape[2:])
 
-    def _of(self, node: Node, given: Shape | None) -> tuple[Shape, Shape]:
+    def _of(self, node: NirNode, given: Shape | None) -> tuple[Shape, Shape]:
         """Return input and output shape; `given` is the output shape of a predecessor, if known."""
         if node.kind in POPULATIONS:
             shapes = [np.shape(node.array(name)) for name in POPULATIONS[node.kind]]
@@ -116,7 +116,7 @@ class Shapes:
         return given, given
 
     def _spread(
-        self, node: Node, shapes: Sequence[tuple[int, ...]], given: Shape | None
+        self, node: NirNode, shapes: Sequence[tuple[int, ...]], given: Shape | None
     ) -> tuple[int, ...]:
         """Return the shape of parameters, which may be scalars or broadcast over the input."""
         try:
@@ -134,7 +134,7 @@ class Shapes:
         # mismatches are reported when all shapes are known
         return given if _alike(own, given) or _spreads(own, given) else own
 
-    def _of_matrix(self, node: Node) -> tuple[Shape, Shape]:
+    def _of_matrix(self, node: NirNode) -> tuple[Shape, Shape]:
         weight = node.dataset("weight").shape
         if len(weight) < 2 or 0 in weight:
             raise node.fault(f"weight has shape {weight}; it must be (outputs, inputs)")
@@ -143,7 +143,7 @@ class Shapes:
             _check_bias(node, made)
         return (*weight[:-2], weight[-1]), made
 
-    def _of_convolution(self, node: Node, given: Shape | None) -> tuple[Shape, Shape]:
+    def _of_convolution(self, node: NirNode, given: Shape | None) -> tuple[Shape, Shape]:
         axes = int(node.kind[4])
         weight = node.dataset("weight").shape
         if len(weight) != axes + 2 or 0 in weight:
@@ -167,20 +167,20 @@ class Shapes:
         return (weight[1] * groups, *size), (weight[0], *made)
 
 
-def _check_bias(node: Node, made: Shape) -> None:
+def _check_bias(node: NirNode, made: Shape) -> None:
     bias = node.dataset("bias").shape
     if len(bias) > 0 and bias != made:
         raise node.fault(f"bias has shape {bias}; for this weight it must be {made}")
 
 
-def _kernel(node: Node) -> Shape:
+def _kernel(node: NirNode) -> Shape:
     found = node.whole("kernel_size")
     if len(found) not in (1, 2):
         raise node.fault(f"kernel_size has {len(found)} values for 2 axes")
     return tuple(found * 2 if len(found) == 1 else found)
 
 
-def _flattened(node: Node, given: Shape) -> Shape:
+def _flattened(node: NirNode, given: Shape) -> Shape:
     axes = len(given)
     first, last = node.whole("start_dim")[0], node.whole("end_dim")[0]
     first, last = first + axes * (first < 0), last + axes * (last < 0)

@@ -2,9 +2,9 @@
 
 A layer maps a tensor to a tensor. Both are numbered row-major, so a layer is a matrix with a row
 for each output element and a column for each input element. The whole matrix is never built:
-`Layer.rows` builds requested rows, `pull` composes layers row by row, and `Synapses` passes the
-result to a network writer, as synapses from the neurons of the columns to the neurons of the rows.
-Working arrays have about `ENTRIES` elements, unless a single neuron has more synapses.
+`LinearLayer.rows` builds requested rows, `pull` composes layers row by row, and `SynapseWriter`
+passes the result to a network writer, as synapses from the neurons of the columns to the neurons of
+the rows. Working arrays have about `ENTRIES` elements, unless a single neuron has more synapses.
 
 Zero weights stay in the rows, so that they can be counted when they are dropped.
 """
@@ -37,7 +37,7 @@ Rows = Any  # csr_array[float64], shape (rows, inputs), without repeated columns
 Shape = tuple[int, ...]
 
 
-class Layer(ABC):
+class LinearLayer(ABC):
     """A linear map from a tensor of `inputs` elements to one of `outputs` elements.
 
     fan_in : largest number of entries in a row
@@ -52,7 +52,7 @@ class Layer(ABC):
         """Return the rows `wanted`, shape (rows,), in that order: csr_array (rows, inputs)."""
 
 
-class Same(Layer):
+class Same(LinearLayer):
     """Identity map, optionally with a factor per element."""
 
     def __init__(self, size: int, factors: NDArray[Any] | None = None) -> None:
@@ -66,7 +66,7 @@ class Same(Layer):
         return _csr(data, wanted, np.arange(wanted.size + 1), self.inputs)
 
 
-class Dense(Layer):
+class Dense(LinearLayer):
     """Matrix products: y[..., o] is the sum over i of weight[..., o, i] * x[..., i]."""
 
     def __init__(self, weight: NDArray[Any]) -> None:
@@ -87,7 +87,7 @@ class Dense(Layer):
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
+class WindowPositions:
     """Positions of the windows of a convolution or pooling; one entry per spatial axis.
 
     The window of output p covers the inputs p * stride - before + dilation * (0 .. kernel-1);
@@ -141,14 +141,14 @@ class Windows:
         return flat, exist
 
 
-class Convolution(Layer):
+class Convolution(LinearLayer):
     """A convolution as in machine learning (kernel not flipped), with any number of axes.
 
     Inputs are (channels, *size), outputs (out, *count). At the border an output has fewer inputs,
     since padding has no neurons.
     """
 
-    def __init__(self, weight: NDArray[Any], windows: Windows, groups: int = 1) -> None:
+    def __init__(self, weight: NDArray[Any], windows: WindowPositions, groups: int = 1) -> None:
         """weight : shape (out, channels / groups, *kernel)
 
         Raises `BadInputError` if the groups do not divide the channels.
@@ -174,10 +174,10 @@ class Convolution(Layer):
         return _csr(self._weight[out][kept], columns[kept], starts, self.inputs)
 
 
-class Pooling(Layer):
+class Pooling(LinearLayer):
     """Pooling per channel: inputs and outputs are (channels, *size) as above."""
 
-    def __init__(self, channels: int, windows: Windows, mean: str = "") -> None:
+    def __init__(self, channels: int, windows: WindowPositions, mean: str = "") -> None:
         """mean : "" for weights of 1; for an average the weight is 1 over the number of inputs
         of the whole window ("kernel"), or of the existing inputs ("inside")
         """
@@ -204,7 +204,7 @@ def _csr(data: NDArray[Any], columns: Ids, starts: Ids, inputs: int) -> Rows:
     return csr_array((data.astype(np.float64, copy=False), columns, starts), shape=shape)
 
 
-def pull(rows: Rows, layer: Layer) -> Rows:
+def pull(rows: Rows, layer: LinearLayer) -> Rows:
     """Return the matrix product of `rows`, shape (n, layer.outputs), and the layer: (n, inputs).
 
     Only the needed rows of the layer are built. Unlike a product of scipy it keeps zero entries.
@@ -235,7 +235,7 @@ def row_blocks(outputs: int, fan_in: int) -> Iterator[Ids]:
         yield np.arange(first, min(first + step, outputs))
 
 
-class Synapses:
+class SynapseWriter:
     """Writes rows as synapses with the requested traffic.
 
     With `traffic.UNIFORM` each neuron has the rate 1, and so has each of its synapses; with

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
-from storage.formats.layers.linear import Layer, Same
-from storage.formats.layers.onnxgraph import NONE, LeftOut, Model, Node, Signal, Value, elements
+from storage.formats.layers.linear import LinearLayer, Same
+from storage.formats.layers.onnxgraph import NONE, LeftOut, Model, OnnxNode, Signal, Value, elements
 from storage.graph import MAX_VERTICES
 
 Array = NDArray[Any]
@@ -51,7 +51,7 @@ class Join:
     population : number of the population of the targets
     """
 
-    layer: Layer
+    layer: LinearLayer
     sources: Ids
     targets: Ids
     population: int
@@ -67,7 +67,7 @@ class Population:
     gain: Array | None = None
 
 
-Operator = Callable[["Builder", Node, Sequence[Value]], Signal]
+Operator = Callable[["Builder", OnnxNode, Sequence[Value]], Signal]
 
 
 class Builder:
@@ -127,7 +127,9 @@ class Builder:
         self.populations.append(Population(unique, first, size))
         return np.arange(first, first + size).reshape(shape)
 
-    def joined(self, node: Node, shape: Sequence[int], *parts: tuple[Layer, Ids]) -> Signal:
+    def joined(
+        self, node: OnnxNode, shape: Sequence[int], *parts: tuple[LinearLayer, Ids]
+    ) -> Signal:
         """Create neurons of the given shape, with one layer to them from each of the sources."""
         ids = self._neurons(node.name, shape)
         signal = Signal(ids, len(self.populations) - 1)
@@ -135,13 +137,13 @@ class Builder:
             self.join(layer, sources, ids)
         return signal
 
-    def join(self, layer: Layer, sources: Ids, targets: Ids) -> None:
+    def join(self, layer: LinearLayer, sources: Ids, targets: Ids) -> None:
         if layer.inputs != sources.size or layer.outputs != targets.size:
             raise BadInputError(f"its weights need {layer.inputs} inputs, got {sources.size}")
         join = Join(layer, sources.ravel(), targets.ravel(), len(self.populations) - 1)
         self.joins.append(join)
 
-    def _visit(self, node: Node, inputs: list[Value]) -> Sequence[Value]:
+    def _visit(self, node: OnnxNode, inputs: list[Value]) -> Sequence[Value]:
         """Return the outputs of a node. A second output (mask, indices of maxima) is dropped."""
         signals = [value for value in inputs if isinstance(value, Signal)]
         if any(isinstance(value, LeftOut) for value in inputs) and node.kind in self._operators:
@@ -170,7 +172,7 @@ class Builder:
             )
         return [self._operators[node.kind](self, node, inputs)]
 
-    def _moved(self, node: Node, inputs: Sequence[Value]) -> list[Array]:
+    def _moved(self, node: OnnxNode, inputs: Sequence[Value]) -> list[Array]:
         """Return the ids after a node that only moves elements."""
         data = len(inputs) if node.kind == "Concat" else 1
         arrays = [value.ids if isinstance(value, Signal) else constant(value) for value in inputs]
@@ -185,7 +187,7 @@ class Builder:
         arrays[:data] = [None if ids is None else ids.astype(np.float64) for ids in arrays[:data]]
         return [made.astype(np.int64) for made in self.model.evaluate(node, arrays)]
 
-    def _paired(self, node: Node, inputs: Sequence[Value]) -> Signal:
+    def _paired(self, node: OnnxNode, inputs: Sequence[Value]) -> Signal:
         """Combine tensors element by element: new neurons, unless only one is a signal."""
         arrays = [value.ids if isinstance(value, Signal) else constant(value) for value in inputs]
         shape = np.broadcast_shapes(*(array.shape for array in arrays if array is not None))
@@ -207,7 +209,7 @@ class Builder:
             return self.scaled(node, signal, factors)
         return Signal(signal.ids)
 
-    def scaled(self, node: Node, signal: Signal, factors: Array) -> Signal:
+    def scaled(self, node: OnnxNode, signal: Signal, factors: Array) -> Signal:
         """Return the signal times constants, which scale the weights of fresh neurons."""
         fresh = self._fresh(node, signal)
         if fresh is not None:
@@ -216,7 +218,7 @@ class Builder:
             population.gain = gain if population.gain is None else population.gain * gain
         return Signal(signal.ids, fresh)
 
-    def _fresh(self, node: Node, signal: Signal) -> int | None:
+    def _fresh(self, node: OnnxNode, signal: Signal) -> int | None:
         """Return the population of a fresh signal, if no other node reads its sums."""
         names = [name for name in node.proto.input if self._values.get(name) is signal]
         return signal.fresh if self.model.uses.get(names[0], 0) == 1 else None

@@ -27,7 +27,7 @@ import numpy as np
 
 from storage.errors import BadInputError
 from storage.formats.base import ImportJob
-from storage.formats.layers.linear import Synapses, row_blocks
+from storage.formats.layers.linear import SynapseWriter, row_blocks
 from storage.formats.layers.onnxbatch import Samples
 from storage.formats.layers.onnxbuild import Builder
 from storage.formats.layers.onnxgraph import Model
@@ -39,8 +39,8 @@ from storage.store.writer import NetworkWriter
 
 
 def _write(builder: Builder, writer: NetworkWriter, job: ImportJob, traffic: str) -> dict[str, Any]:
-    """Write all synapses and the rates; return the result of `Synapses.finish`."""
-    synapses, samples = Synapses(writer, traffic), Samples(builder)
+    """Write all synapses and the rates; return the result of `SynapseWriter.finish`."""
+    synapses, samples = SynapseWriter(writer, traffic), Samples(builder)
     total = sum(join.layer.outputs for join in builder.joins)
     done = 0
     for join in builder.joins:

@@ -70,7 +70,7 @@ Value = NDArray[Any] | Signal | LeftOut | None  # None: an omitted optional inpu
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class OnnxNode:
     """A node of the graph with its attributes as Python values."""
 
     proto: Any
@@ -186,7 +186,7 @@ class Model:
         """Return domain and version of each operator set."""
         return [(str(opset.domain), int(opset.version)) for opset in self._opsets]
 
-    def is_known(self, node: Node) -> bool:
+    def is_known(self, node: OnnxNode) -> bool:
         """Return whether ONNX defines the operator, in any version."""
         return bool(self._onnx.defs.has(node.kind, node.proto.domain))
 
@@ -222,7 +222,7 @@ class Model:
                     "model again"
                 )
 
-    def _node(self, proto: Any) -> Node:
+    def _node(self, proto: Any) -> OnnxNode:
         try:
             found = {a.name: self._onnx.helper.get_attribute_value(a) for a in proto.attribute}
             if any(value is None for value in found.values()):
@@ -238,18 +238,18 @@ class Model:
             check_node(proto, found, self._version(proto))
         except BadInputError as error:
             raise BadInputError(f"node {proto.name!r} ({proto.op_type}): {error}") from error
-        return Node(proto, found)
+        return OnnxNode(proto, found)
 
     def _version(self, proto: Any) -> int:
         """Return the version of a node's operator set."""
         same = STANDARD if proto.domain in STANDARD else (proto.domain,)
         return next((self._versions[one] for one in same if one in self._versions), 1)
 
-    def check_types(self, node: Node, inputs: Sequence[Any]) -> None:
+    def check_types(self, node: OnnxNode, inputs: Sequence[Any]) -> None:
         """Raise `BadInputError` for a constant of a type that a node does not accept."""
         check_types(node.proto, self._version(node.proto), inputs)
 
-    def inferred(self, node: Node, inputs: Sequence[NDArray[Any] | Sort | None]) -> list[Sort]:
+    def inferred(self, node: OnnxNode, inputs: Sequence[NDArray[Any] | Sort | None]) -> list[Sort]:
         """Return inferred shape and type of each output of a node; empty if inference fails.
 
         inputs : arrays of constants; shapes and types of other inputs
@@ -287,7 +287,7 @@ class Model:
         return made
 
     def evaluate(
-        self, node: Node, inputs: Sequence[NDArray[Any] | None], kept: bool = False
+        self, node: OnnxNode, inputs: Sequence[NDArray[Any] | None], kept: bool = False
     ) -> list[NDArray[Any]]:
         """Evaluate a node on arrays; raise `BadInputError` if that fails or the outputs exceed the
         byte limit. kept : outputs become constants of the model, which share the limit"""
@@ -306,7 +306,9 @@ class Model:
             raise BadInputError(f"is not a valid node: {reason}") from error
         return NodeSession(model).run(feeds)
 
-    def _require_room(self, node: Node, inputs: Sequence[NDArray[Any] | None], kept: bool) -> None:
+    def _require_room(
+        self, node: OnnxNode, inputs: Sequence[NDArray[Any] | None], kept: bool
+    ) -> None:
         """Raise `BadInputError` if the outputs of a node would exceed the byte limit."""
         size = sum(math.prod(shape) * kind.itemsize for shape, kind in self.inferred(node, inputs))
         if size > (self._left if kept else self._most_made):
@@ -318,7 +320,7 @@ class Model:
             self._left -= max(0, size)
 
 
-def _check_order(nodes: Sequence[Node], inputs: Iterable[str]) -> None:
+def _check_order(nodes: Sequence[OnnxNode], inputs: Iterable[str]) -> None:
     """Raise `BadInputError` for a tensor that is defined twice or used before its definition."""
     maker: dict[str, int] = dict.fromkeys(inputs, -1)  # number of the node that defines each tensor
     for number, node in enumerate(nodes):
@@ -359,7 +361,7 @@ def _shape(given: Any) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def _quant(node: Node, inputs: Sequence[NDArray[Any] | None]) -> NDArray[Any]:
+def _quant(node: OnnxNode, inputs: Sequence[NDArray[Any] | None]) -> NDArray[Any]:
     """Evaluate QONNX Quant: round to integers of `bits` bits, and scale back."""
     values, scale, zero, bits = (np.asarray(array, np.float64) for array in inputs[:4])
     signed, narrow = node.flag("signed", 1), node.flag("narrow")
@@ -372,7 +374,7 @@ def _quant(node: Node, inputs: Sequence[NDArray[Any] | None]) -> NDArray[Any]:
     return np.asarray((whole - zero) * scale, np.float32)
 
 
-def _bipolar(_: Node, inputs: Sequence[NDArray[Any] | None]) -> NDArray[Any]:
+def _bipolar(_: OnnxNode, inputs: Sequence[NDArray[Any] | None]) -> NDArray[Any]:
     """Evaluate QONNX BipolarQuant: plus or minus the scale; zero counts as positive."""
     values, scale = (np.asarray(array, np.float64) for array in inputs[:2])
     return np.asarray(np.where(values >= 0, 1.0, -1.0) * scale, np.float32)

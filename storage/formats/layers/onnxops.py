@@ -11,9 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
-from storage.formats.layers.linear import Convolution, Dense, Pooling, Same, Windows, same_pads
+from storage.formats.layers.linear import (
+    Convolution,
+    Dense,
+    Pooling,
+    Same,
+    WindowPositions,
+    same_pads,
+)
 from storage.formats.layers.onnxbuild import Builder, Operator, signal_of
-from storage.formats.layers.onnxgraph import NONE, Node, Signal, Value, dequantised
+from storage.formats.layers.onnxgraph import NONE, OnnxNode, Signal, Value, dequantised
 
 Array = NDArray[Any]
 
@@ -41,7 +48,7 @@ def _dequantised(
     return dequantised(_weights(inputs, place), factors, point, axis)
 
 
-def _windows(node: Node, size: Sequence[int], kernel: Sequence[int]) -> Windows:
+def _windows(node: OnnxNode, size: Sequence[int], kernel: Sequence[int]) -> WindowPositions:
     """Return the windows of a convolution or pooling; raise `BadInputError` if invalid."""
     axes = len(size)
     shape, kernel = tuple(size), tuple(kernel)
@@ -60,7 +67,7 @@ def _windows(node: Node, size: Sequence[int], kernel: Sequence[int]) -> Windows:
         before = after = (0,) * axes
     elif automatic != "NOTSET":
         raise BadInputError(f"unknown auto_pad {automatic!r}")
-    return Windows(shape, kernel, stride, dilation, before, after, node.flag("ceil_mode"))
+    return WindowPositions(shape, kernel, stride, dilation, before, after, node.flag("ceil_mode"))
 
 
 def _image(signal: Signal, axes: int) -> tuple[int, ...]:
@@ -75,7 +82,7 @@ def _image(signal: Signal, axes: int) -> tuple[int, ...]:
     return shape[1:]
 
 
-def _convolve(builder: Builder, node: Node, inputs: Sequence[Value], weight: Array) -> Signal:
+def _convolve(builder: Builder, node: OnnxNode, inputs: Sequence[Value], weight: Array) -> Signal:
     signal, groups = signal_of(inputs, 0), int(node.number("group", 1))
     channels, *size = _image(signal, weight.ndim - 2)
     if weight.shape[1] * groups != channels:
@@ -87,19 +94,19 @@ def _convolve(builder: Builder, node: Node, inputs: Sequence[Value], weight: Arr
     return builder.joined(node, (1, weight.shape[0], *windows.count), (layer, signal.ids))
 
 
-def _conv(builder: Builder, node: Node, inputs: Sequence[Value]) -> Signal:
+def _conv(builder: Builder, node: OnnxNode, inputs: Sequence[Value]) -> Signal:
     return _convolve(builder, node, inputs, _weights(inputs, 1))
 
 
-def _qlinear_conv(builder: Builder, node: Node, inputs: Sequence[Value]) -> Signal:
+def _qlinear_conv(builder: Builder, node: OnnxNode, inputs: Sequence[Value]) -> Signal:
     return _convolve(builder, node, inputs, _dequantised(inputs, 3, 4, 5, 0))
 
 
-def _conv_integer(builder: Builder, node: Node, inputs: Sequence[Value]) -> Signal:
+def _conv_integer(builder: Builder, node: OnnxNode, inputs: Sequence[Value]) -> Signal:
     return _convolve(builder, node, inputs, _dequantised(inputs, 1, None, 3, 0))
 
 
-def _multiply(builder: Builder, node: Node, left: Signal, right: Array) -> Signal:
+def _multiply(builder: Builder, node: OnnxNode, left: Signal, right: Array) -> Signal:
     """Multiply signals by weights, like `numpy.matmul`."""
     ids = left.ids[None] if left.ids.ndim == 1 else left.ids
     weight = right[:, None] if right.ndim == 1 else right
@@ -113,7 +120,7 @@ def _multiply(builder: Builder, node: Node, left: Signal, right: Array) -> Signa
     return builder.joined(node, shape, (layer, np.broadcast_to(ids, (*copies, rows, into))))
 
 
-def _multiply_left(builder: Builder, node: Node, left: Array, right: Signal) -> Signal:
+def _multiply_left(builder: Builder, node: OnnxNode, left: Array, right: Signal) -> Signal:
     """Multiply weights by signals: the transpose of the product of both transposed."""
     if left.ndim < 2 or right.ids.ndim < 2 or left.shape[-1] != right.ids.shape[-2]:
         raise BadInputError(f"weights of shape {left.shape} do not match input {right.ids.shape}")
@@ -126,7 +133,7 @@ def _multiply_left(builder: Builder, node: Node, left: Array, right: Signal) -> 
     return signal
 
 
-def _matmul(builder: Builder, node: Node, inputs: Sequence[Value]) -> Signal:
+def _matmul(builder: Builder, node: OnnxNode, inputs: Sequence[Value]) -> Signal:
     left, right = inputs[:2]
     if isinstance(left, Signal) and isinstance(right, Signal):
         raise BadInputError("both factors depend on neurons; one must be constant weights")
@@ -135,7 +142,7 @@ def _matmul(builder: Builder, node: Node, inputs: Sequence[Value]) -> Signal:
     return _multiply_left(builder, node, _weights(inputs, 0), signal_of(inputs, 1))
 
 
-def _gemm(builder: Builder, node: Node, inputs: Sequence[Value]) -> Signal:
+def _gemm(builder: Builder, node: OnnxNode, inputs: Sequence[Value]) -> Signal:
     factors: list[Value] = []
     for value, flag in zip(inputs[:2], ("transA", "transB"), strict=True):
         turn: Callable[[Array], Array] = np.transpose if node.flag(flag) else np.asarray
@@ -152,20 +159,20 @@ def _gemm(builder: Builder, node: Node, inputs: Sequence[Value]) -> Signal:
     return made
 
 
-def _qgemm(builder: Builder, node: Node, inputs: Sequence[Value]) -> Signal:
+def _qgemm(builder: Builder, node: OnnxNode, inputs: Sequence[Value]) -> Signal:
     weight = _dequantised(inputs, 3, 4, 5, 0 if node.flag("transB") else 1)
     return _gemm(builder, node, [inputs[0], weight])
 
 
-def _qlinear_matmul(builder: Builder, node: Node, inputs: Sequence[Value]) -> Signal:
+def _qlinear_matmul(builder: Builder, node: OnnxNode, inputs: Sequence[Value]) -> Signal:
     return _multiply(builder, node, signal_of(inputs, 0), _dequantised(inputs, 3, 4, 5, -1))
 
 
-def _matmul_integer(builder: Builder, node: Node, inputs: Sequence[Value]) -> Signal:
+def _matmul_integer(builder: Builder, node: OnnxNode, inputs: Sequence[Value]) -> Signal:
     return _multiply(builder, node, signal_of(inputs, 0), _dequantised(inputs, 1, None, 3, -1))
 
 
-def _pool(builder: Builder, node: Node, inputs: Sequence[Value], average: bool) -> Signal:
+def _pool(builder: Builder, node: OnnxNode, inputs: Sequence[Value], average: bool) -> Signal:
     signal = signal_of(inputs, 0)
     kernel = tuple(int(k) for k in node.attributes.get("kernel_shape", ()))
     if not kernel:
@@ -180,7 +187,7 @@ def _pool(builder: Builder, node: Node, inputs: Sequence[Value], average: bool) 
 
 
 def _reduce(
-    builder: Builder, node: Node, inputs: Sequence[Value], average: bool, whole: bool = False
+    builder: Builder, node: OnnxNode, inputs: Sequence[Value], average: bool, whole: bool = False
 ) -> Signal:
     """Create one neuron per sum, average or maximum over some axes.
 
@@ -207,7 +214,7 @@ def _reduce(
     return builder.joined(node, shape, (Dense(weight), moved))
 
 
-def _normalise(builder: Builder, node: Node, inputs: Sequence[Value]) -> Signal:
+def _normalise(builder: Builder, node: OnnxNode, inputs: Sequence[Value]) -> Signal:
     """Apply BatchNormalization: a factor per channel, multiplied into the preceding weights."""
     signal = signal_of(inputs, 0)
     scale, variance = _weights(inputs, 1), _weights(inputs, 4)
@@ -217,7 +224,7 @@ def _normalise(builder: Builder, node: Node, inputs: Sequence[Value]) -> Signal:
     return builder.scaled(node, signal, factors.reshape(shape[: signal.ids.ndim]))
 
 
-def _pad(_: Builder, node: Node, inputs: Sequence[Value]) -> Signal:
+def _pad(_: Builder, node: OnnxNode, inputs: Sequence[Value]) -> Signal:
     signal = signal_of(inputs, 0)
     listed = node.attributes.get("pads", node.attributes.get("paddings", ()))
     pads = _given(inputs, 1, np.asarray(listed, np.int64)).ravel().tolist()

@@ -15,7 +15,7 @@ from chipsim.npu.core_run import run_core
 from chipsim.npu.execute import NpuChip
 from chipsim.npu.records import Program
 from chipsim.npu.timing import cycles_of
-from chipsim.npu.windows import CACHE, Header, cycles_of_windows, windows_of
+from chipsim.npu.windows import CACHE, PacketHeader, cycles_of_windows, windows_of
 from tests.chipsim.npu.programs import program_of
 from tests.reference import windows as twin
 
@@ -193,16 +193,16 @@ def test_c12_filters_cycle_by_cycle() -> None:
 
 def test_c11_header() -> None:
     """C11: 15:0 start, 31:16 length, 47:32 x, 63:48 y."""
-    assert Header.of(0x0004_0003_0002_0001) == Header(1, 2, 3, 4)
-    assert Header(1, 2, 3, 4).bits == 0x0004_0003_0002_0001
+    assert PacketHeader.of(0x0004_0003_0002_0001) == PacketHeader(1, 2, 3, 4)
+    assert PacketHeader(1, 2, 3, 4).bits == 0x0004_0003_0002_0001
 
 
 def test_a_header_that_covers_too_little() -> None:
     f = {**LAYER, "packets": 1}
     with pytest.raises(ChipError, match="does not cover"):
-        cycles_of_windows(windows_of(f, 4, 16), (Header(0, 1, 0, 0).bits,))
+        cycles_of_windows(windows_of(f, 4, 16), (PacketHeader(0, 1, 0, 0).bits,))
     with pytest.raises(ChipError, match="does not cover"):
-        cycles_of_windows(windows_of(f, 4, 16), (Header(1, 4, 0, 0).bits,))
+        cycles_of_windows(windows_of(f, 4, 16), (PacketHeader(1, 4, 0, 0).bits,))
     with pytest.raises(ChipError, match="vectors of 6 bytes"):
         cycles_of_windows(windows_of(f, 4, 6), ())
 
@@ -215,11 +215,11 @@ def test_times_by_hand() -> None:
     """
     f = {**LAYER, "kh": 2, "kw": 2, "pad_t": 0, "pad_l": 0, "columns": 1, "packets": 1,
          "width": 2, "height": 2}  # fmt: skip
-    header = Header(0, 1, 0, 0).bits
+    header = PacketHeader(0, 1, 0, 0).bits
     assert cycles_of_windows(windows_of(f, 1, 16), (header,)) == 7
     # the second packet waits in the cache: its header in cycle 6, commands from 7 to 10
     two = {**f, "packets": 2, "height": 4, "sh": 2}
-    headers = (header, Header(0, 1, 0, 2).bits)
+    headers = (header, PacketHeader(0, 1, 0, 2).bits)
     assert cycles_of_windows(windows_of(two, 1, 16), headers) == 12
     shape = replace(NPU_SHAPES["npu"], filters=1)
     assert cycles_of("LOAD", "WIN", two, [], shape, headers) == shape.latency.load + 12
@@ -245,7 +245,7 @@ def test_c10_four_filters_keep_up_with_the_array() -> None:
     headers = []
     for y, x in windows:
         first, last = max(0, y - 1), min(31, y + 1)
-        headers.append(Header(first, last - first + 1, x, y).bits)
+        headers.append(PacketHeader(first, last - first + 1, x, y).bits)
     found = cycles_of_windows(windows_of(LAYER, 4, 16), tuple(headers))
     assert 3 * 1024 <= found <= 3 * 1024 + 20
     assert CACHE == 8

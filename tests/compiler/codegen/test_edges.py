@@ -12,7 +12,7 @@ from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.codegen import program
 from mapper.compiler.ir.node import Window
 from mapper.compiler.ir.tensor import Pad
-from mapper.compiler.tiling.onchip import Choice
+from mapper.compiler.tiling.onchip import CutChoice
 from mapper.errors import DoesNotFitError
 from tests.compiler.codegen.test_programs import random_network
 from tests.compiler.networks import Builder
@@ -25,7 +25,7 @@ MANY = NpuShape("many", weight_words=4096, entries=300, input_vectors=600)
 def only(monkeypatch: pytest.MonkeyPatch, edges: str) -> None:
     """Omit such products in every layer, if possible."""
 
-    def chosen(_: Any, options: Sequence[list[Choice]], *__: Any) -> list[Choice]:
+    def chosen(_: Any, options: Sequence[list[CutChoice]], *__: Any) -> list[CutChoice]:
         return [
             next((one for one in choice if one.cut.edges == edges), choice[0])
             for choice in options

@@ -15,7 +15,7 @@ from mapper.compiler.ir.graph import Graph, View
 from mapper.compiler.ir.node import Node, Requantise
 from mapper.compiler.ir.requantisation import Multiplier, Requantisation, Rounding
 from mapper.compiler.ir.tensor import Tensor, Type
-from mapper.compiler.memory.planner import Stored, plan_memory
+from mapper.compiler.memory.planner import PlannedMaps, plan_memory
 from mapper.compiler.numerics.execute import run_graph
 from mapper.compiler.numerics.formulas import multiplier
 from mapper.compiler.numerics.reference import INTEGER
@@ -46,7 +46,9 @@ def on_a_core(graph: Graph, shape: NpuShape, data: NDArray[np.int64]) -> NDArray
     """Return the result of one frame."""
     macros = fuse(graph)
     x, y = (next(iter(one.values())).tensor for one in (graph.inputs, graph.outputs))
-    regions = plan_memory(Stored(macros, {x: -1}, {y: 0}, {}), shape.columns, shape.map_vectors)
+    regions = plan_memory(
+        PlannedMaps(macros, {x: -1}, {y: 0}, {}), shape.columns, shape.map_vectors
+    )
     core = Emitter(shape, regions)
     for macro in macros:
         core.emit(macro, largest_cut(macro, shape))

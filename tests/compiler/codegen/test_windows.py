@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NpuShape
-from chipsim.npu.windows import Header
+from chipsim.npu.windows import PacketHeader
 from mapper.compiler.artifacts.cycles import run_cycles
 from mapper.compiler.artifacts.simulate import simulate
 from mapper.compiler.artifacts.verify import verify_compiled
@@ -92,11 +92,11 @@ def test_c11_headers_of_a_layer() -> None:
     build.end(build.conv(build.input, 4))
     made = compiled(build, SHAPE, few_channels="core")
     image = made.compiled.code.image(SHAPE)
-    headers = [Header.of(bits) for bits in np.frombuffer(image.headers, "<u8").tolist()]
+    headers = [PacketHeader.of(bits) for bits in np.frombuffer(image.headers, "<u8").tolist()]
     # rows 0 to 2 are in the first word, rows 3 to 5 in both, rows 5 to 7 in the second
-    assert headers[:2] == [Header(0, 1, 0, 0), Header(0, 1, 4, 0)]
-    assert headers[8:10] == [Header(0, 2, 0, 4), Header(0, 2, 4, 4)]
-    assert headers[14:] == [Header(1, 1, 0, 7), Header(1, 1, 4, 7)]
+    assert headers[:2] == [PacketHeader(0, 1, 0, 0), PacketHeader(0, 1, 4, 0)]
+    assert headers[8:10] == [PacketHeader(0, 2, 0, 4), PacketHeader(0, 2, 4, 4)]
+    assert headers[14:] == [PacketHeader(1, 1, 0, 7), PacketHeader(1, 1, 4, 7)]
     (stored,) = [one for one in made.folder.manifest["maps"] if one["planes"]]
     assert (stored["address"] % 8, stored["vectors"]) == (0, 16)
     loads = [one.fields for one in made.compiled.code.program if one.kind == "WIN"]
@@ -133,8 +133,8 @@ def test_the_checker_reads_headers() -> None:
     assert check_image(image, SHAPE, [everything], "good") == len(made.compiled.code.program)
     headers = np.frombuffer(image.headers, "<u8").copy()
     for bits, text in (
-        (Header(0, 0, 0, 0).bits, "the window at .* has pixels outside them"),
-        (Header(0, 99, 0, 0).bits, "reads word 98 of a map of 10"),
+        (PacketHeader(0, 0, 0, 0).bits, "the window at .* has pixels outside them"),
+        (PacketHeader(0, 99, 0, 0).bits, "reads word 98 of a map of 10"),
     ):
         headers[0] = bits
         with pytest.raises(CheckFailedError, match=rf"LOAD\.WIN.*{text}"):

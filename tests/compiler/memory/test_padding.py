@@ -15,7 +15,7 @@ from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.ir.node import Add, Pool, Upsample, Window
 from mapper.compiler.ir.tensor import NO_PAD, Pad, Tensor
 from mapper.compiler.memory.padding import Border
-from mapper.compiler.memory.planner import Stored, memory_use, plan_memory
+from mapper.compiler.memory.planner import PlannedMaps, memory_use, plan_memory
 from mapper.compiler.program.presets import border_vectors
 from mapper.errors import DoesNotFitError
 from tests.compiler.codegen.test_binary import BinaryBuilder
@@ -79,7 +79,7 @@ def test_a14_addresses() -> None:
     """
     tensor = Tensor("map", (1, 5, 7, 40), "int8", zero_point=3)
     for pad in (Pad(1, 1, 1, 1), Pad(2, 0, 3, 1), Pad(0, 2, 1, 0)):
-        stored = Stored([], {tensor: -1}, {tensor: 0}, {})
+        stored = PlannedMaps([], {tensor: -1}, {tensor: 0}, {})
         region = plan_memory(stored, 16, 0, True, {tensor: Border(pad, 3)})[tensor]
         vectors = 3  # per pixel of 40 channels
         wide, high = 7 + pad.left + pad.right, 5 + pad.top + pad.bottom

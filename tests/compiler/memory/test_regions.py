@@ -12,7 +12,7 @@ from chipsim.chip.npu_shape import NPU_SHAPES
 from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.ir.node import Add, Concat, Copy, Pool, Window
 from mapper.compiler.ir.tensor import Pad, Tensor
-from mapper.compiler.memory.planner import Stored, plan_memory
+from mapper.compiler.memory.planner import PlannedMaps, plan_memory
 from mapper.compiler.memory.regions import Place
 from tests.compiler.networks import Builder
 from tests.compiler.programs import SHAPE, SMALL, WIDE, Made, compared, compiled, compiled_model
@@ -262,7 +262,7 @@ def test_a17_two_maps_of_a_yolo_network() -> None:
     whole = Tensor("whole", (1, 88, 120, 128), "int8", stored=True)
     one, other = (Tensor(name, (1, 88, 120, 64), "int8", stored=True) for name in "ab")
     places = {one: Place(whole, channel=0), other: Place(whole, channel=64)}
-    found = plan_memory(Stored([], {one: -1, other: -1}, {whole: 0}, places), VECTOR, 0)
+    found = plan_memory(PlannedMaps([], {one: -1, other: -1}, {whole: 0}, places), VECTOR, 0)
     base = 0x41157800
 
     def address(tensor: Tensor) -> int:

@@ -7,7 +7,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mapper.compiler.memory.weights import Choice, Need, choice_of, choose, fits, greedy, optimal
+from mapper.compiler.memory.weights import (
+    Need,
+    WeightChoice,
+    choice_of,
+    choose,
+    fits,
+    greedy,
+    optimal,
+)
 
 
 def brute_force(needs: list[Need], capacity: int) -> int | None:
@@ -62,15 +70,15 @@ def test_c08_fifteen_layers(seed: int) -> None:
 
 def test_all_static_if_they_fit() -> None:
     needs = [Need(10, 5), Need(20, 7)]
-    assert choose(needs, 30) == Choice((False, False), 0, 0) == choose(needs, 30, "greedy")
+    assert choose(needs, 30) == WeightChoice((False, False), 0, 0) == choose(needs, 30, "greedy")
 
 
 def test_greedy_selects_the_largest_first() -> None:
     needs = [Need(10, 5), Need(40, 1000), Need(30, 7)]
-    assert greedy(needs, 60) == Choice((False, True, True), 1007, 40)
+    assert greedy(needs, 60) == WeightChoice((False, True, True), 1007, 40)
     found = greedy(needs, 70)
-    assert found == Choice((False, True, True), 1007, 40)
-    assert optimal(needs, 79) == Choice((True, False, True), 12, 30)
+    assert found == WeightChoice((False, True, True), 1007, 40)
+    assert optimal(needs, 79) == WeightChoice((True, False, True), 12, 30)
 
 
 def test_a_hundred_layers_are_chosen_better_than_greedily() -> None:

@@ -19,9 +19,9 @@ from mapper.compiler.artifacts.manifest import CompiledFolder
 from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.multicore import plan, spread
 from mapper.compiler.multicore.areas import Homes
-from mapper.compiler.multicore.job import Job, Made
+from mapper.compiler.multicore.job import CompileJob, Made
 from mapper.compiler.multicore.period import taken_rows
-from mapper.compiler.multicore.pieces import Piece, Whole
+from mapper.compiler.multicore.pieces import MacroPiece, Whole
 from mapper.compiler.multicore.rooms import Room
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.tiling.tiles import extent_of
@@ -63,7 +63,7 @@ def test_frames_overlap_in_bands(seed: int) -> None:
     assert run.bytes > 0 and run.report.period is not None
 
 
-def in_a_line(job: Job, chip: Chip, log: list[str]) -> Made:
+def in_a_line(job: CompileJob, chip: Chip, log: list[str]) -> Made:
     """Place each layer on its own core."""
     columns = job.shape.columns
     function = job.partition.functions[0]
@@ -71,7 +71,10 @@ def in_a_line(job: Job, chip: Chip, log: list[str]) -> Made:
     whole = Whole(macros, job.places, function.inputs, function.results)
     rows = taken_rows(whole, Homes(job.places, columns), columns)
     placed = [
-        (Piece(number, rows[number], Span(0, extent_of(macro, job.shape).blocks)), places[number])
+        (
+            MacroPiece(number, rows[number], Span(0, extent_of(macro, job.shape).blocks)),
+            places[number],
+        )
         for number, macro in enumerate(macros)
     ]
     return spread.on_cores(job, placed, places[:1], log)

@@ -20,9 +20,9 @@ from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.ir.node import Window
 from mapper.compiler.multicore import spread as module
 from mapper.compiler.multicore.areas import Homes
-from mapper.compiler.multicore.job import Job, Made
+from mapper.compiler.multicore.job import CompileJob, Made
 from mapper.compiler.multicore.period import taken_rows
-from mapper.compiler.multicore.pieces import Piece, Whole
+from mapper.compiler.multicore.pieces import MacroPiece, Whole
 from mapper.compiler.multicore.placement import in_order
 from mapper.compiler.multicore.slices import can_split_blocks
 from mapper.compiler.pipeline import compile_model
@@ -45,13 +45,13 @@ def parted(length: int, rng: np.random.Generator) -> list[Span]:
     return [Span(int(a), int(b)) for a, b in pairwise(cuts)]
 
 
-def anywhere(seed: int, job: Job, chip: Chip, log: list[str]) -> Made:
+def anywhere(seed: int, job: CompileJob, chip: Chip, log: list[str]) -> Made:
     """Split layers randomly, place parts on random cores, and use one to three host ports."""
     rng, macros, columns = np.random.default_rng(seed), job.partition.macros, job.shape.columns
     function = job.partition.functions[0]
     whole = Whole(macros, job.places, function.inputs, function.results)
     places = module.usable_places(chip)
-    placed: list[tuple[Piece, Place]] = []
+    placed: list[tuple[MacroPiece, Place]] = []
     rows = taken_rows(whole, Homes(job.places, columns), columns)
     for number, macro in enumerate(macros):
         extent = extent_of(macro, job.shape)
@@ -62,7 +62,7 @@ def anywhere(seed: int, job: Job, chip: Chip, log: list[str]) -> Made:
                 high = Span(y.first + rows[number].first, y.stop + rows[number].first)
                 wide = Span(b.first * extent.share, min(b.stop * extent.share, extent.blocks))
                 where = places[int(rng.integers(len(places)))]
-                placed.append((Piece(number, high, wide), where))
+                placed.append((MacroPiece(number, high, wide), where))
     return module.on_cores(job, placed, places[: 1 + seed % 3], log)
 
 

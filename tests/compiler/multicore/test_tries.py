@@ -8,14 +8,14 @@ import pytest
 
 from mapper.compiler.multicore import tries
 from mapper.compiler.multicore.period import Grouped
-from mapper.compiler.multicore.pieces import Piece
+from mapper.compiler.multicore.pieces import MacroPiece
 from mapper.compiler.multicore.tries import Tried, best_of, tried
 from mapper.compiler.program.inputs import Span
 from mapper.errors import DoesNotFitError
 
 
 def cut(number: int) -> Grouped:
-    return Grouped([Piece(0, Span(0, number + 1), Span(0, 1))], [], [0])
+    return Grouped([MacroPiece(0, Span(0, number + 1), Span(0, 1))], [], [0])
 
 
 class Fake:

@@ -11,9 +11,9 @@ import pytest
 
 from chipsim.chip.model import Chip
 from mapper.compiler.artifacts.chip_cycles import run_frames
-from mapper.compiler.multicore.costs import Cost
+from mapper.compiler.multicore.costs import PartCost
 from mapper.compiler.multicore.period import Line
-from mapper.compiler.multicore.pieces import Piece
+from mapper.compiler.multicore.pieces import MacroPiece
 from mapper.compiler.multicore.turns import turns
 from mapper.compiler.program.inputs import Span
 from mapper.errors import DoesNotFitError
@@ -31,13 +31,13 @@ class Lines:
     def units(self, layer: int) -> int:
         return self.rows[layer]
 
-    def cost(self, layer: int, size: int) -> Cost:
+    def cost(self, layer: int, size: int) -> PartCost:
         if size > self.most:
             raise DoesNotFitError("too large")
-        return Cost(100 if layer in self.fixed else 10 * size, 0, 0, 0, 0, 0, 0)
+        return PartCost(100 if layer in self.fixed else 10 * size, 0, 0, 0, 0, 0, 0)
 
-    def piece(self, layer: int, first: int, stop: int) -> Piece:
-        return Piece(layer, Span(first, stop), Span(0, 1))
+    def piece(self, layer: int, first: int, stop: int) -> MacroPiece:
+        return MacroPiece(layer, Span(first, stop), Span(0, 1))
 
 
 def made(line: Lines, cores: int) -> list[dict[int, list[tuple[int, int]]]]:

@@ -10,7 +10,7 @@ import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES
 from mapper.compiler.artifacts.simulate import simulate
-from mapper.compiler.explain import Row, explain
+from mapper.compiler.explain import NodeRow, explain
 from mapper.compiler.model import open_model
 from mapper.compiler.optimise import optimised
 from mapper.compiler.partition.islands import HOST_LATENCY, islands, lonely
@@ -35,7 +35,7 @@ def saved(folder: Path, nodes: list[Any], channels: int = 16, size: int = 8) -> 
     return path
 
 
-def rows_of(path: Path, **settings: Any) -> dict[str, Row]:
+def rows_of(path: Path, **settings: Any) -> dict[str, NodeRow]:
     return {one.node: one for one in explain(open_model(path), CompileSettings(**settings))}
 
 

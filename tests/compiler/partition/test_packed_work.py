@@ -15,7 +15,7 @@ from mapper.compiler.artifacts.simulate import Machine, simulate
 from mapper.compiler.partition.functions import Partition
 from mapper.compiler.partition.hostplan import plan_host
 from mapper.compiler.partition.hostrun import with_filled_blocks, without_gaps
-from mapper.compiler.partition.packing import Lists, packing_lists, parts_of
+from mapper.compiler.partition.packing import PackingLists, packing_lists, parts_of
 from tests.compiler.partition.test_packing import fewest
 from tests.compiler.programs import DUAL, SHAPE, Made, compiled_model
 from tests.mapper.conftest import Run
@@ -97,7 +97,7 @@ NODES = {
 }
 
 
-def always(partition: Partition) -> Lists:
+def always(partition: Partition) -> PackingLists:
     """Return lists that change layouts around every function."""
     lists = packing_lists(parts_of(partition))
     return lists._replace(packing=[one._replace(pack=True, unpack=True) for one in lists.packing])

@@ -7,14 +7,16 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mapper.compiler.partition.packing import Part, packing_lists
+from mapper.compiler.partition.packing import ExecutionPart, packing_lists
 
 CORES, EACH, OTHER = "c", "e", "o"
 USER, PACKED = False, True
 
 
-def chain(kinds: str) -> list[Part]:
-    return [Part(f"{kind}{at}", kind == CORES, kind == EACH) for at, kind in enumerate(kinds)]
+def chain(kinds: str) -> list[ExecutionPart]:
+    return [
+        ExecutionPart(f"{kind}{at}", kind == CORES, kind == EACH) for at, kind in enumerate(kinds)
+    ]
 
 
 def flags(kinds: str) -> list[tuple[bool, bool]]:

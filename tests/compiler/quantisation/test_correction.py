@@ -15,7 +15,7 @@ from mapper.compiler.numerics.formulas import dequantise, quantise, rounding_shi
 from mapper.compiler.numerics.reference import INTEGER
 from mapper.compiler.quantisation.convert import Converter
 from mapper.compiler.quantisation.correction import correct_biases
-from mapper.compiler.quantisation.layers import Layer, fitted_bias, required_shift
+from mapper.compiler.quantisation.layers import WeightLayer, fitted_bias, required_shift
 from mapper.compiler.quantisation.parameters import Precision
 from mapper.compiler.quantisation.ranges import measure_ranges
 from mapper.errors import MapperError
@@ -29,7 +29,7 @@ def converted(build: Builder, precision: Precision, frames: int) -> tuple[Conver
     return converter, converter.convert(ranges), feeds
 
 
-def mean_error(build: Builder, made: Graph, layer: Layer, feeds: dict) -> np.ndarray:
+def mean_error(build: Builder, made: Graph, layer: WeightLayer, feeds: dict) -> np.ndarray:
     """Return the mean error of each channel of a layer, in a plain run of both graphs."""
     real = run_graph(build.graph, feeds, FLOATING, [layer.real])[layer.real]
     stored = made.inputs["x"].tensor

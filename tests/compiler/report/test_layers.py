@@ -8,7 +8,7 @@ import pytest
 from chipsim.chip.npu_shape import NPU_SHAPES
 from chipsim.npu.cycles import UNITS, Timed, run_queues
 from hw.npu.isa import Instruction
-from mapper.compiler.artifacts.layers import Run, layer_row, parts_of, timeline_rows
+from mapper.compiler.artifacts.layers import ProgramRun, layer_row, parts_of, timeline_rows
 from mapper.compiler.tiling.stalls import CAUSES, unit_of, waits_of
 from tests.compiler.networks import residual
 from tests.compiler.programs import SMALL, Made, compiled
@@ -45,7 +45,7 @@ def test_waits_by_hand() -> None:
 @pytest.mark.sample(0.5)
 def test_layers_add_up(made: Made) -> None:
     compiled = made.compiled
-    run = Run.of(compiled.code.steps, compiled.code.program, compiled.code.timeline, SMALL)
+    run = ProgramRun.of(compiled.code.steps, compiled.code.program, compiled.code.timeline, SMALL)
     rows = [
         layer_row(macro, part, compiled.code.regions[macro.output], run)
         for macro, part in zip(compiled.macros, parts_of(compiled.code.ends), strict=True)

@@ -12,7 +12,7 @@ from chipsim.errors import ChipError
 from mapper.cli.main import main
 from mapper.compiler.ir.node import Add, Pool, Window
 from mapper.compiler.settings import CompileSettings
-from mapper.compiler.tiling.onchip import Choice, Limits, Pipeline, TileCost, chosen, fixed_cut
+from mapper.compiler.tiling.onchip import CutChoice, Limits, Pipeline, TileCost, chosen, fixed_cut
 from mapper.compiler.tiling.tiles import Cut, fits, largest_cut
 from mapper.errors import DoesNotFitError, UsageError
 from tests.compiler.networks import Builder
@@ -90,8 +90,8 @@ def tile(load: int, matrix: int, alu: int, store: int) -> TileCost:
 def test_timing_of_consecutive_tiles() -> None:
     """Two layers by hand: the second one's load waits for the row that it reads."""
     cut = Cut(1, 4, 1, 1, (1, 1))
-    first = Choice(cut, [tile(10, 20, 5, 3)] * 3, 1, [(1,), (2,), (3,)])
-    second = Choice(cut, [tile(4, 1, 1, 1)], 1, [(2,)])
+    first = CutChoice(cut, [tile(10, 20, 5, 3)] * 3, 1, [(1,), (2,), (3,)])
+    second = CutChoice(cut, [tile(4, 1, 1, 1)], 1, [(2,)])
     empty = Pipeline.empty(2)
     state = empty.stop(0, first, [-1], [first, second])
     # loads end in cycles 10, 20 and, when the half is free, 40; products in 30, 50, 70
@@ -108,12 +108,12 @@ def test_memories_limit_the_choice() -> None:
     made = compiled(network()).compiled
     macro = made.macros[0]
     cut = largest_cut(macro, SHAPE)
-    slow = Choice(cut, [TileCost(9, 90, 9, 9, 1, 4, 10)], 1, [(1,)])
-    fast = Choice(cut, [TileCost(9, 50, 9, 9, 1, 8, 30)], 1, [(1,)])
+    slow = CutChoice(cut, [TileCost(9, 90, 9, 9, 1, 4, 10)], 1, [(1,)])
+    fast = CutChoice(cut, [TileCost(9, 50, 9, 9, 1, 8, 30)], 1, [(1,)])
     for limits, wanted in (((8, 30), fast), ((7, 30), slow), ((8, 29), slow), ((1, 1), slow)):
         assert chosen([macro], [[slow, fast]], Limits(*limits)) == [wanted]
     # the fast one and the slow one after it do not fit together, but two other ones do
-    few = Choice(cut, [TileCost(9, 95, 9, 9, 1, 4, 5)], 1, [(1,)])
+    few = CutChoice(cut, [TileCost(9, 95, 9, 9, 1, 4, 5)], 1, [(1,)])
     assert chosen([macro] * 2, [[fast, slow, few], [slow, few]], Limits(99, 16)) == [slow, few]
 
 
@@ -125,11 +125,11 @@ def test_early_rows_are_rewarded() -> None:
     """
     macro = compiled(network()).compiled.macros[0]
     cut = largest_cut(macro, SHAPE)
-    high = Choice(cut, [tile(40, 100, 40, 40)], 1, [(1,)])
-    low = Choice(cut, [tile(12, 28, 12, 12)] * 4, 1, [(1,)] * 4)
-    wide = Choice(cut, [tile(12, 28, 12, 12)] * 4, 2, [(1,)] * 4)
+    high = CutChoice(cut, [tile(40, 100, 40, 40)], 1, [(1,)])
+    low = CutChoice(cut, [tile(12, 28, 12, 12)] * 4, 1, [(1,)] * 4)
+    wide = CutChoice(cut, [tile(12, 28, 12, 12)] * 4, 2, [(1,)] * 4)
     assert (high.row_cycles, low.row_cycles, wide.row_cycles) == (100, 28, 56)
-    slow = Choice(cut, [tile(12, 60, 12, 12)] * 4, 1, [(1,)] * 4)
+    slow = CutChoice(cut, [tile(12, 60, 12, 12)] * 4, 1, [(1,)] * 4)
     assert chosen([macro], [[high, slow]], Limits(99, 99)) == [high]
     assert chosen([macro], [[high, slow]], Limits(99, 99, 2.0)) == [slow]
 
@@ -149,7 +149,7 @@ def test_programs_stay_within_the_small_memories() -> None:
 def test_external_memory_is_shared() -> None:
     """Loads and stores of all tiles are sequential, independent of the units."""
     cut = Cut(1, 4, 1, 1, (1, 1))
-    layer = Choice(cut, [tile(30, 20, 5, 30)] * 4, 1, [(1,)] * 4)
+    layer = CutChoice(cut, [tile(30, 20, 5, 30)] * 4, 1, [(1,)] * 4)
     ends = [Pipeline.empty(1, shared).stop(0, layer, [-1], [layer]).end for shared in (False, True)]
     assert ends == [4 * 30 + 20 + 5 + 30, 4 * (30 + 30)]
     for schedule in ("search", "rows"):

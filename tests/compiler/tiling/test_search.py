@@ -29,7 +29,7 @@ from mapper.compiler.tiling.traffic import (
     ORDERS,
     OW,
     Convolution,
-    Layer,
+    LoopNest,
     Tiling,
     contents_of,
     fits,
@@ -43,11 +43,11 @@ from tests.compiler.tiling.topologies import NETWORKS, yolov4_tiny
 REF32 = NPU_SHAPES["ref32"]
 
 
-def layers_of(network: str, numbers: str) -> list[Layer]:
+def layers_of(network: str, numbers: str) -> list[LoopNest]:
     return [layer_of(form, REF32, numbers) for form in NETWORKS[network]()]
 
 
-def random_layer(rng: np.random.Generator) -> Layer:
+def random_layer(rng: np.random.Generator) -> LoopNest:
     kernel = int(rng.choice([1, 3]))
     form = Convolution(
         int(rng.integers(1, 40)), int(rng.integers(1, 40)), int(rng.integers(1, 200)),
@@ -57,7 +57,7 @@ def random_layer(rng: np.random.Generator) -> Layer:
     return layer_of(form, REF32, str(rng.choice(["int8", "pairs", "int16"])))
 
 
-def random_tiling(rng: np.random.Generator, layer: Layer) -> Tiling:
+def random_tiling(rng: np.random.Generator, layer: LoopNest) -> Tiling:
     sizes = tuple(int(rng.choice(parts_in(count))) for count in layer.counts)
     return Tiling(sizes, ORDERS[rng.integers(len(ORDERS))], bool(rng.integers(2)))
 
@@ -72,7 +72,7 @@ def test_counts_decreasing_outwards_take_fewest_cycles() -> None:
     assert nest_cycles((5, 3), 2) == 3 * (5 + 2)
 
 
-def plain_walk(layer: Layer, tiling: Tiling) -> list[tuple[int, int, int]]:
+def plain_walk(layer: LoopNest, tiling: Tiling) -> list[tuple[int, int, int]]:
     """Return bits loaded and stored at each step, and replaced buffers, by walking over the
     loops."""
     counts = tiling.counts(layer)

@@ -40,7 +40,7 @@ from mapper.compiler.numerics.reference import INTEGER
 from mapper.compiler.transforms.base import Context, Pass, sweep
 from mapper.compiler.transforms.registry import ON_FLOATS, PASSES
 from mapper.compiler.transforms.switches import CHANGES_NUMBERS, SWITCHES
-from storage.formats.layers.onnxgraph import Node as OnnxNode
+from storage.formats.layers.onnxgraph import OnnxNode
 from tests.compiler.networks import SAME, Builder, residual
 from tests.compiler.quantisation.test_convert import quantised
 from tests.compiler.tiling.test_order import shortcut

@@ -10,7 +10,7 @@ import pytest
 from amaranth.sim import Simulator
 
 from chipsim.chip.npu_shape import NPU_SHAPES
-from hw.chip import Borders, Chip, chip_shape
+from hw.chip import Borders, ChipDesign, chip_shape
 from hw.core.arithmetic import simulate
 from hw.core.core import Core
 from hw.core.shape import CoreShape
@@ -67,7 +67,7 @@ def test_ticks_of_spiking_cores_and_frames_of_npu_cores() -> None:
         parts = Node(layout, npus.get(place), spiking.get(place), False)
         return SocketedNode(parts, place, HOST, shape.load)
 
-    chip: Any = Chip(2, 2, CORE, make_core=make, borders=Borders(output=True), layout=layout)
+    chip: Any = ChipDesign(2, 2, CORE, make_core=make, borders=Borders(output=True), layout=layout)
     spikes = np.zeros((TICKS, network.neurons), bool)
     cycles, heard, ended = [], [], dict.fromkeys(npus, 0)
 
@@ -108,6 +108,6 @@ def test_ticks_of_spiking_cores_and_frames_of_npu_cores() -> None:
 def test_invalid_layouts() -> None:
     layout = NpuFlit(SHAPE, 1, 1)
     with pytest.raises(HwError, match="chip: layout requires make_core"):
-        Chip(2, 2, CORE, layout=layout)
+        ChipDesign(2, 2, CORE, layout=layout)
     with pytest.raises(HwError, match="chip: 4x2 cores need 2 and 1 bits of x and y; the layout"):
-        Chip(4, 2, CORE, layout=layout, make_core=lambda node: Core(CORE))
+        ChipDesign(4, 2, CORE, layout=layout, make_core=lambda node: Core(CORE))

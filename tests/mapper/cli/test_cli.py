@@ -263,7 +263,7 @@ def test_import_export_generate(run: Run) -> None:
 
 
 def test_export_reports_omissions(run: Run) -> None:
-    from storage.formats.objects import Neurons, write_edges
+    from storage.formats.objects import NeuronProperties, write_edges
 
     write_edges(
         Path("a.bin"),
@@ -271,7 +271,7 @@ def test_export_reports_omissions(run: Run) -> None:
         [1, 2],
         [0.5, 2],
         4,
-        neurons=Neurons(sizes=[1, 2, 3, 1], names=["a", *"bcd"]),
+        neurons=NeuronProperties(sizes=[1, 2, 3, 1], names=["a", *"bcd"]),
     )
     found = run("export", "a.bin", "a.csv", "--json")
     assert found.err.splitlines() == [

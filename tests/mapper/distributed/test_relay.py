@@ -12,7 +12,7 @@ import pytest
 
 from mapper.distributed import owners, relay
 from mapper.distributed.owner import Answer
-from mapper.distributed.relay import Node, Passing, tree
+from mapper.distributed.relay import Passing, RelayNode, tree
 from mapper.distributed.shard import Shard, State
 from mapper.distributed.start import start_workers
 from mapper.distributed.state_log import StateLog, Update
@@ -135,7 +135,7 @@ def test_workers_without_an_answer_are_not_listed(monkeypatch: pytest.MonkeyPatc
         Answer([7, 8], cpu_seconds=0.5), None, OSError(), Answer(None, MemoryError()),
         Answer([], cpu_seconds=0.25),
     )  # fmt: skip
-    nodes = [Node(worker, Dumb(answer), ()) for worker, answer in enumerate(answers)]
+    nodes = [RelayNode(worker, Dumb(answer), ()) for worker, answer in enumerate(answers)]
     assert Passing(Update(1, None, ()), 0, nodes).arrived() == ([0, 7, 8, 4], 0.75)
 
 

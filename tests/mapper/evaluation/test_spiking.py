@@ -15,7 +15,7 @@ import pytest
 
 from chipsim.chip.model import Chip
 from chipsim.chip.time import ChipTime
-from hw.chip import Chip as Hardware
+from hw.chip import ChipDesign as Hardware
 from hw.chip import chip_shape
 from hw.core.arithmetic import simulate
 from hw.core.network import SpikingNetwork

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from chipsim.chip.energy import ChipEnergy
 from chipsim.chip.machine import Block, Machine
 from chipsim.chip.model import Chip
-from mapper.evaluation.verify_traffic import Flows, Links
+from mapper.evaluation.verify_traffic import Flows, LinkLoads
 from mapper.results.mapping_file import save_mapping
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
@@ -189,7 +189,7 @@ def test_traffic_by_single_spikes(data: st.DataObject, width: int, height: int) 
     core = st.integers(0, cores - 1)
     flows = data.draw(st.lists(st.tuples(core, core, st.integers(0, 9)), max_size=20))
     source, target, weight = np.array([*flows, (0, 0, 0)], np.int64).T
-    links, trees, found = Links(width, height), Links(width, height), Flows(width, height)
+    links, trees, found = LinkLoads(width, height), LinkLoads(width, height), Flows(width, height)
     links.add(source, target, weight)
     found.add(source, target, weight)
     used: dict[tuple[int, int], int] = {}

@@ -14,7 +14,7 @@ from chipsim.chip.time import ChipTime
 from chipsim.traffic.arrays import measure
 from chipsim.traffic.latency import mapped_latency
 from mapper.evaluation.verify_latency import Routers, Steps, latency
-from mapper.evaluation.verify_machine import Layout
+from mapper.evaluation.verify_machine import MachineLayout
 from tests.chipsim.measured import score
 from tests.chipsim.strategies import Case, cases
 from tests.reference import link_traffic, mesh_routes
@@ -27,7 +27,7 @@ from tests.reference import link_traffic, mesh_routes
 def test_routers_and_latency(case: Case, tick: float) -> None:
     chip = replace(case.chip, time=ChipTime(tick=tick))
     assert chip.time is not None
-    layout = Layout.of(chip.to_json())
+    layout = MachineLayout.of(chip.to_json())
     core = np.array(case.core, np.int64)
     rates = case.rates or [1 + v % 4 for v in range(core.size)]
     edges = [(s, t, w % 7) for s, t, w in case.edges]

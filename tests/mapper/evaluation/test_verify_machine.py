@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from chipsim.traffic.arrays import measure
 from chipsim.traffic.links import existing
-from mapper.evaluation.verify_machine import Costs, Layout, WalkedLinks
+from mapper.evaluation.verify_machine import DistanceCosts, MachineLayout, WalkedLinks
 from mapper.evaluation.verify_traffic import Flows
 from tests.chipsim.measured import score
 from tests.chipsim.strategies import Case, cases
@@ -23,13 +23,13 @@ from tests.reference import link_traffic
 @given(cases(always=True))
 def test_metrics_of_machines(case: Case) -> None:
     chip = case.chip
-    layout = Layout.of(chip.to_json())
+    layout = MachineLayout.of(chip.to_json())
     if chip.machine is None:  # the report has no machine
         assert layout is None
         return
     assert layout is not None
     links, casts, trees = routes = tuple(WalkedLinks(layout) for _ in range(3))
-    costs, flows = Costs(layout), Flows(*layout.routers)
+    costs, flows = DistanceCosts(layout), Flows(*layout.routers)
     core = np.array(case.core, np.int64)
     sent = link_traffic.flows(case.edges, case.undirected)
     source, target, weight = np.array(sent, np.int64).reshape(-1, 3).T

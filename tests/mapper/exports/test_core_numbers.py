@@ -12,7 +12,7 @@ from hw.core.network import NO_LEAK
 from hw.core.shape import CoreShape
 from mapper.errors import MapperError
 from mapper.exports.core_numbers import CoreNumbers, core_numbers
-from mapper.exports.model import Model
+from mapper.exports.model import NeuronModel
 
 TICKS = 30
 INPUT = 0  # the first neuron of each network
@@ -25,12 +25,12 @@ def model(
     decay: float = 0.0,
     subtract: bool = False,
     start: float = 0.0,
-) -> Model:
+) -> NeuronModel:
     """Build neurons after an input; weights : shape (neurons, neurons + 1), input first."""
     n = weights.shape[0]
     target, source = np.indices(weights.shape).reshape(2, -1)
     cells = np.arange(n + 1) > 0
-    return Model(
+    return NeuronModel(
         source,
         target + 1,
         weights.ravel(),

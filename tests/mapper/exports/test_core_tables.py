@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hw.core.shape import CoreShape, Table
+from hw.core.shape import CoreShape, DestinationTable
 from hw.run import word_bits
 from mapper.exports.hardware_network import read_spiking, tables_of
 from storage.store.writer import NetworkWriter
@@ -62,7 +62,7 @@ def test_words_for_the_load_port(wide: bool, whole: Path, run: Run) -> None:
     assert found["load_port"] == {n: [f.offset, f.width] for n, f in shape.load}
     network = read_spiking(Path("net.bin"), threshold=30, leak=3, bias=-2)
     for entry, part in zip(found["cores"], tables_of(whole, network, shape).cores, strict=True):
-        words = [(Table.USED, 0, part.used)]
+        words = [(DestinationTable.USED, 0, part.used)]
         for table, (layout, _) in shape.memories.items():
             rows = enumerate(part.rows(table))
             words += [(table, address, word_bits(layout, row)) for address, row in rows]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hw.chip import Chip, chip_shape
+from hw.chip import ChipDesign, chip_shape
 from hw.core.arithmetic import simulate
 from hw.core.shape import CoreShape
 from hw.run import ChipSimulator
@@ -55,7 +55,7 @@ def test_mapped_by_the_command_and_run(folder: Path, run: Run) -> None:
         core = file["core"]
     for number, part in enumerate(tables.cores):
         assert part.neurons.tolist() == np.flatnonzero(core == number).tolist()
-    found = ChipSimulator(Chip(2, 2, SHAPE)).run(tables, 12)
+    found = ChipSimulator(ChipDesign(2, 2, SHAPE)).run(tables, 12)
     assert np.array_equal(found.spikes, spikes)
 
     small = replace(SHAPE, neurons=4)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hw.chip import Chip
+from hw.chip import ChipDesign
 from hw.core.network import NO_LEAK
 from hw.core.shape import CoreShape
 from hw.run import ChipSimulator
@@ -156,7 +156,7 @@ def from_amaranth(out: Path, shape: CoreShape, options: dict[str, Any], told: Bo
     fed = dataclasses.replace(tables, input_packets=packets)
     # packets before a tick carry the spikes of the previous tick
     events = [[], *(np.flatnonzero(row).tolist() for row in told[:-1])]
-    chip = Chip(tables.width, tables.height, shape)
+    chip = ChipDesign(tables.width, tables.height, shape)
     spikes = ChipSimulator(chip).run(fed, len(told), events).spikes
     found = np.array(spikes[:, : numbers.inputs.size])
     assert not found[:, inputs].any()  # they never spike by themselves

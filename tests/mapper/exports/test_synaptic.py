@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hw.chip import Chip, chip_shape
+from hw.chip import ChipDesign, chip_shape
 from hw.core.arithmetic import simulate
 from hw.core.shape import CoreShape
 from hw.run import ChipSimulator
@@ -192,5 +192,5 @@ def test_sanafe_and_the_hardware_spike_equally(plain: Path, run: Run) -> None:
     assert np.array_equal(ours, theirs)
     late, _ = simulate(read_spiking(plain / "network.bin", threshold=4, bias=1), shape, 20)
     assert not np.array_equal(late, theirs), "the network must distinguish > from >="
-    chip_run = ChipSimulator(Chip(2, 2, shape)).run(tables_of(plain, network, shape), 20)
+    chip_run = ChipSimulator(ChipDesign(2, 2, shape)).run(tables_of(plain, network, shape), 20)
     assert np.array_equal(chip_run.spikes, theirs)

@@ -9,20 +9,20 @@ import pytest
 
 from chipsim.chip.machine import STRAIGHT
 from mapper.graph.rows import Rows
-from mapper.hop_refinement.mesh import CUT, Mesh
-from mapper.hop_refinement.multilevel import Effort
+from mapper.hop_refinement.mesh import CUT, CoreMesh
+from mapper.hop_refinement.multilevel import RefinementEffort
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import random_graph
 from tests.reference.machine import Line, Plane, random_plane
 
 SEEDS = range(30)
 FAR = ((2, 0), (0, 2))
-EFFORT = Effort(1000, 1 << 20, 4)
+EFFORT = RefinementEffort(1000, 1 << 20, 4)
 
 
 def random_case(
     seed: int, *, slack: int = 2, sizes: int = 3, faulty: bool = True
-) -> tuple[MemoryGraph, np.ndarray, Mesh]:
+) -> tuple[MemoryGraph, np.ndarray, CoreMesh]:
     """Return a graph on random cores of a small mesh, some of which are unavailable."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 70))
@@ -35,20 +35,20 @@ def random_case(
     room = np.where(usable, load + rng.integers(0, slack + 1, usable.size), 0)
     room[usable & (room == 0)] = 1
     axes = random_plane(seed, width, height).axes
-    return graph, core, Mesh(width, height, room, coordinates=axes)
+    return graph, core, CoreMesh(width, height, room, coordinates=axes)
 
 
-def flat_case(seed: int, slack: int = 2) -> tuple[MemoryGraph, np.ndarray, Mesh]:
+def flat_case(seed: int, slack: int = 2) -> tuple[MemoryGraph, np.ndarray, CoreMesh]:
     """Return the same without places."""
     graph, core, mesh = random_case(seed, slack=slack)
-    return graph, core, Mesh.flat(mesh.capacities)
+    return graph, core, CoreMesh.flat(mesh.capacities)
 
 
 CASES = pytest.mark.parametrize("case", [random_case, flat_case], ids=["mesh", "flat"])
-Case = Callable[..., tuple[MemoryGraph, np.ndarray, Mesh]]
+Case = Callable[..., tuple[MemoryGraph, np.ndarray, CoreMesh]]
 
 
-def plane_of(mesh: Mesh) -> Plane:
+def plane_of(mesh: CoreMesh) -> Plane:
     """Return the axes in the form of the reference implementations."""
     lines = []
     for at, around in (
@@ -61,17 +61,17 @@ def plane_of(mesh: Mesh) -> Plane:
     return Plane(*lines)
 
 
-def width_of(mesh: Mesh) -> int:
+def width_of(mesh: CoreMesh) -> int:
     """Return the width in the form of the reference implementations."""
     return 0 if mesh.most == CUT else mesh.width
 
 
-def some_fixed(seed: int, rows: Rows, mesh: Mesh) -> tuple[np.ndarray, Rows]:
+def some_fixed(seed: int, rows: Rows, mesh: CoreMesh) -> tuple[np.ndarray, Rows]:
     """Return fixed vertices: none, or on a mesh about a quarter; they have size 0 in the rows."""
     share = 0.25 * (seed % 2) * (mesh.most != CUT)
     fixed = np.random.default_rng([seed, 1]).random(rows.vertices) < share
     return fixed, rows.with_sizes(np.where(fixed, 0, rows.sizes))
 
 
-def load_of(rows: Rows, core: np.ndarray, mesh: Mesh) -> np.ndarray:
+def load_of(rows: Rows, core: np.ndarray, mesh: CoreMesh) -> np.ndarray:
     return np.bincount(core, weights=rows.sizes, minlength=mesh.capacities.size).astype(np.int64)

@@ -10,7 +10,7 @@ from mapper.hop_refinement.dual_recursive import (
     _region_graph,
     place_by_dual_recursive_bipartitioning,
 )
-from mapper.hop_refinement.mesh import Mesh
+from mapper.hop_refinement.mesh import CoreMesh
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from tests.mapper.helpers import adjacency, grid_graph, lists_of, random_graph, rows_of
 from tests.reference import hop_refinement as twin
@@ -59,7 +59,7 @@ def test_only_usable_cores_are_used(seed: int) -> None:
     rows = rows_of(graph)
     capacity = int(rows.sizes.sum()) // np.count_nonzero(usable) + 4
     axes = random_plane(seed, width, height).axes
-    mesh = Mesh(width, height, np.where(usable, capacity, 0), coordinates=axes)
+    mesh = CoreMesh(width, height, np.where(usable, capacity, 0), coordinates=axes)
     core = place_by_dual_recursive_bipartitioning(rows, mesh, EFFORT, seed)
     assert usable[core].all()
     assert (
@@ -72,7 +72,7 @@ def test_a_sheet_is_placed_flat() -> None:
     """A 24x24 grid on 4x4 cores: ordered tiles of 6x6 are optimal."""
     side, cores = 24, 4
     graph = grid_graph(side, side)
-    mesh = Mesh(cores, cores, np.full(cores**2, 38))
+    mesh = CoreMesh(cores, cores, np.full(cores**2, 38))
     found = [
         twin.all_hops(
             lists_of(graph),

@@ -14,7 +14,7 @@ from mapper.graph.affinity import favourites
 from mapper.graph.by_label import ByLabel, by_label
 from mapper.graph.rows import HeldRows, Rows, StreamedRows
 from mapper.hop_refinement import tiles
-from mapper.hop_refinement.mesh import DIAGONAL, NEAR, Mesh
+from mapper.hop_refinement.mesh import DIAGONAL, NEAR, CoreMesh
 from mapper.hop_refinement.multilevel import pairwise_fm
 from mapper.hop_refinement.pairwise_fm import (
     Batch,
@@ -99,7 +99,7 @@ def test_pairs_of_a_mesh(seed: int) -> None:
     rng = np.random.default_rng(seed)
     width, height = (int(number) for number in rng.integers(1, 8, 2))
     plane = random_plane(seed, width, height)
-    mesh = Mesh(width, height, rng.integers(0, 4, width * height), coordinates=plane.axes)
+    mesh = CoreMesh(width, height, rng.integers(0, 4, width * height), coordinates=plane.axes)
     steps = (*NEAR, *DIAGONAL, *FAR)
     found: list[tuple[int, ...]] = []
     for pairs in mesh.pairs(steps):
@@ -204,7 +204,7 @@ def test_exchanges_in_tiles(seed: int, small: bool, monkeypatch: pytest.MonkeyPa
         assert own.tolist() == found[0]
 
 
-def thrown_about(cores: int, share: float) -> tuple[Rows, np.ndarray, Mesh]:
+def thrown_about(cores: int, share: float) -> tuple[Rows, np.ndarray, CoreMesh]:
     """A sheet on a mesh with 4 x 4 vertices per core, some of which have swapped places."""
     side, rng = 4 * cores, np.random.default_rng(1)
     v = np.arange(side * side)
@@ -212,7 +212,7 @@ def thrown_about(cores: int, share: float) -> tuple[Rows, np.ndarray, Mesh]:
     thrown = rng.choice(v, int(share * v.size), replace=False)
     core[thrown] = core[rng.permutation(thrown)]
     graph = grid_graph(side, side)
-    mesh = Mesh(cores, cores, np.full(cores**2, 17))
+    mesh = CoreMesh(cores, cores, np.full(cores**2, 17))
     return StreamedRows(graph, graph.vertex_sizes(), 0), core, mesh
 
 
@@ -346,7 +346,7 @@ def test_exchanges_restore_a_grid() -> None:
     core = tiles.copy()
     thrown = rng.choice(v, 60, replace=False)
     core[thrown] = core[rng.permutation(thrown)]
-    mesh = Mesh(cores, cores, np.full(cores**2, side * side // cores**2))
+    mesh = CoreMesh(cores, cores, np.full(cores**2, side * side // cores**2))
     with ThreadTeam(2) as team:
         before = twin.all_hops(links, core.tolist(), cores)
         saved = pairwise_fm(rows, core, mesh, 8, 0, 1, team)

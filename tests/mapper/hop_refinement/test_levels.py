@@ -12,12 +12,12 @@ import pytest
 from mapper.graph.rows import StreamedRows
 from mapper.hop_refinement import multilevel
 from mapper.hop_refinement.annealing import NEAR as NEAR_CORES
-from mapper.hop_refinement.annealing import Cooling, Lists, _anneal_vertices, anneal_mapping
+from mapper.hop_refinement.annealing import Cooling, CoreLists, _anneal_vertices, anneal_mapping
 from mapper.hop_refinement.hop_cost import _hop_cost, hop_cost
-from mapper.hop_refinement.mesh import Mesh, _apart
+from mapper.hop_refinement.mesh import CoreMesh, _apart
 from mapper.hop_refinement.multilevel import (
-    Effort,
     Levels,
+    RefinementEffort,
     coarsen,
     first_parts,
     has_hubs,
@@ -98,7 +98,7 @@ def test_levels_of_a_grid() -> None:
     links, rows = lists_of(graph), rows_of(graph)
     capacity = side * side // cores**2 + 2
     room = np.full(cores**2, capacity)
-    for mesh in (Mesh(cores, cores, room), Mesh.flat(room)):
+    for mesh in (CoreMesh(cores, cores, room), CoreMesh.flat(room)):
         results = []
         for threads in (1, 2):
             with ThreadTeam(threads) as team:
@@ -145,7 +145,7 @@ def test_light_effort_bisects_with_the_mesh_if_there_are_hubs(
         return bisect(*given)
 
     monkeypatch.setattr(multilevel, "place_by_dual_recursive_bipartitioning", counted)
-    mesh = Mesh(cores, cores, np.full(cores**2, side * side // cores**2 + 4))
+    mesh = CoreMesh(cores, cores, np.full(cores**2, side * side // cores**2 + 4))
     core = np.random.default_rng(2).permutation(np.arange(side * side, dtype=np.int32) % cores**2)
     with ThreadTeam(1) as team:
         found = refine_levels(Levels([rows], []), core, mesh, replace(EFFORT, light=light), 1, team)
@@ -229,7 +229,7 @@ def test_annealing(case: Case, seed: int, temperature: float) -> None:
     found, load = core.copy(), load_of(rows, core, mesh)
     state = np.array([2 * seed + 1], np.uint64)
     result = _anneal_vertices(
-        rows.whole, rows.sizes, found, mesh.grid, load, Lists(members, count, place), 150,
+        rows.whole, rows.sizes, found, mesh.grid, load, CoreLists(members, count, place), 150,
         temperature, state,
     )  # fmt: skip
     assert found.tolist() == expected
@@ -250,7 +250,7 @@ def test_chains(case: Case, seed: int) -> None:
     links, rows = lists_of(graph), rows_of(graph)
     fixed, rows = some_fixed(seed, rows, mesh)
     cooling = Cooling(10, least=2000, steps=5)
-    effort = Effort(1000, 1 << 20, 2, cooling, 2)
+    effort = RefinementEffort(1000, 1 << 20, 2, cooling, 2)
     results = []
     for threads in (1, 3):
         with ThreadTeam(threads) as team:

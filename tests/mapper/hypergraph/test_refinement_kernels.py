@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from mapper.graph.heap import remove
-from mapper.hop_refinement.mesh import Mesh
-from mapper.hypergraph.bisection import Effort, bisect, partition_by_bisection
+from mapper.hop_refinement.mesh import CoreMesh
+from mapper.hypergraph.bisection import BisectionEffort, bisect, partition_by_bisection
 from mapper.hypergraph.fm import (
     ENOUGH,
-    Search,
+    FmSearch,
     _best_target,
     _grow,
     _move,
@@ -154,13 +154,13 @@ def ring(groups: int, members: int) -> Hypergraph:
 
 def test_groups_are_found() -> None:
     graph = ring(4, 12)
-    effort = Effort(4, 3, 100, 2)
+    effort = BisectionEffort(4, 3, 100, 2)
     side = bisect(graph, 24, np.array([26, 26]), effort, np.random.default_rng(1))
     assert connectivity(graph, side, 2) == 2
     part = partition_by_bisection(graph, 4, 13, effort, np.random.default_rng(1))
     assert connectivity(graph, part, 4) == 4
     with ThreadTeam(1) as team:
-        whole = PartitionEffort(effort, Search(3, 25, 100), 1, 10)
+        whole = PartitionEffort(effort, FmSearch(3, 25, 100), 1, 10)
         part = partition_hypergraph(graph, 4, 13, whole, 5, team)
     assert connectivity(graph, part, 4) == 4
     assert np.bincount(part).tolist() == [12] * 4
@@ -174,7 +174,9 @@ def test_repeated_pair_cuts_never_lose_for_any_threads() -> None:
     for threads in (1, 3):
         part = start.copy()
         with ThreadTeam(threads) as team:
-            won = rebisect_pairs(graph, part, room, PairEffort(6, Effort(2, 2, 50)), 7, team)
+            won = rebisect_pairs(
+                graph, part, room, PairEffort(6, BisectionEffort(2, 2, 50)), 7, team
+            )
         assert connectivity(graph, start, 6) - connectivity(graph, part, 6) == won > 0
         assert np.all(np.bincount(part, minlength=6) <= room)
         seen.append(part.tolist())
@@ -185,7 +187,7 @@ def test_without_a_table_there_is_no_refinement() -> None:
     graph = ring(2, 6)
     part = np.arange(12, dtype=np.int32) % 2
     rng = np.random.default_rng(0)
-    assert refine(graph, part, np.full(2, 7), Search(3, 5, 50, memory=1), rng) == 0
+    assert refine(graph, part, np.full(2, 7), FmSearch(3, 5, 50, memory=1), rng) == 0
     assert part.tolist() == [0, 1] * 6
 
 
@@ -224,7 +226,7 @@ def test_annealing_keeps_the_capacity_and_the_best(seed: int) -> None:
     room = np.maximum(np.bincount(core, weights=graph.sizes, minlength=6), 3).astype(np.int64)
     room[5] = 0 if not np.any(core == 5) else room[5]
     temperatures = np.geomspace(3.0, 0.1, 5)
-    given = (graph, core, Mesh(3, 2, room), TreePrices(2), temperatures, 150, seed)
+    given = (graph, core, CoreMesh(3, 2, room), TreePrices(2), temperatures, 150, seed)
     found = anneal_trees(*given)
     assert found.tolist() == anneal_trees(*given).tolist()
     assert naive.tree_cost(nets, found.tolist(), 3, 2) <= naive.tree_cost(nets, core.tolist(), 3, 2)
@@ -236,7 +238,7 @@ def test_a_cycle_saves_hops(branches: bool) -> None:
     graph = ring(4, 12)
     core = np.repeat(np.array([0, 3, 1, 2], np.int32), 12)
     core[::5] = core[::-5][: core[::5].size]
-    mesh = Mesh(2, 2, np.full(4, 14))
+    mesh = CoreMesh(2, 2, np.full(4, 14))
     effort = TreeEffort(50, least=5000, branches=branches)
     found, before, after = refine_by_trees(graph, core, mesh, effort, 1)
     assert after < before == new_trees(graph, core, mesh.capacities, 2, 0, branches)[1]

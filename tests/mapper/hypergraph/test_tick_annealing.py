@@ -16,7 +16,7 @@ from chipsim.chip.time import ChipTime
 from chipsim.traffic.ticks import tick_bounds
 from mapper import map_network
 from mapper.errors import UsageError
-from mapper.hop_refinement.mesh import Mesh
+from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hypergraph.hypergraph import Hypergraph, make_hypergraph
 from mapper.hypergraph.net_rows import read_nets
 from mapper.hypergraph.thin_nets import _receive, receive, thin_nets, whole_nets
@@ -58,7 +58,7 @@ def test_moves_update_all_bounds(seed: int, delivery: str) -> None:
     costs = TickCosts(**COSTS, delivery=DELIVERIES[delivery], links=True)
     ones = np.ones(graph.vertices, np.int64)
     seen = whole_nets(graph, ones, costs.delivery)
-    trees, loads = tick_state(seen, core, Mesh(4, 3, np.full(12, 100)), costs)
+    trees, loads = tick_state(seen, core, CoreMesh(4, 3, np.full(12, 100)), costs)
     assert np.allclose(loads.cycles, bounds_of(nets, core, delivery))
     loads.scale[0] = 1 / most_cycles(loads, costs)
     for _ in range(12):
@@ -83,7 +83,7 @@ def test_bounds_equal_the_metric(folder: Path, delivery: str) -> None:
             chip = replace(chip, delivery="core")
         expected = tick_bounds(chip, measure_network(network, chip, core), TIME)
     seen = whole_nets(nets, sizes, costs.delivery)
-    _, loads = tick_state(seen, core, Mesh(4, 3, np.full(12, 90)), costs)
+    _, loads = tick_state(seen, core, CoreMesh(4, 3, np.full(12, 90)), costs)
     assert loads.cycles[0].max() == pytest.approx(expected.neurons.max())
     if delivery != "synapse":
         assert loads.cycles[1].max() == pytest.approx(expected.packets_out.max())
@@ -99,7 +99,7 @@ def test_no_tick_gets_longer_and_no_core_overfull(seed: int) -> None:
     room = np.maximum(np.bincount(core, weights=graph.sizes, minlength=6), 3).astype(np.int64)
     room[5] = 0 if not np.any(core == 5) else room[5]
     costs = TickCosts(**COSTS, delivery=DELIVERIES["core"], links=True)
-    mesh = Mesh(3, 2, room)
+    mesh = CoreMesh(3, 2, room)
 
     seen = whole_nets(graph, graph.sizes, costs.delivery)
 
@@ -122,7 +122,7 @@ def test_sampled_targets_represent_all(seed: int, delivery: str) -> None:
     core = rng.integers(0, 12, graph.vertices).astype(np.int32)
     costs = TickCosts(**COSTS, delivery=DELIVERIES[delivery], links=True)
     ones = np.ones(graph.vertices, np.int64)
-    mesh = Mesh(4, 3, np.full(12, 100))
+    mesh = CoreMesh(4, 3, np.full(12, 100))
     half = graph.start[graph.net_count // 2]
     cut = graph.net_count // 2
     lists = [
@@ -178,7 +178,7 @@ def test_no_nets() -> None:
     core = np.zeros(3, np.int32)
     costs = TickCosts(**COSTS, delivery=DELIVERIES["core"], links=True)
     seen = whole_nets(graph, graph.sizes, costs.delivery)
-    found = anneal_ticks(seen, core, Mesh(2, 2, np.full(4, 9)), costs, TickSchedule(9), 1)
+    found = anneal_ticks(seen, core, CoreMesh(2, 2, np.full(4, 9)), costs, TickSchedule(9), 1)
     assert found.tolist() == [0, 0, 0]
 
 
@@ -249,7 +249,7 @@ def test_with_little_time_the_nets_of_the_slowest_cores_are_preferred() -> None:
     start, weights = np.arange(0, 2 * nets + 1, 2), np.ones(nets, np.int64)
     graph = make_hypergraph(start, pins, weights, np.ones(10, np.int64))
     core = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2], np.int32)
-    mesh = Mesh(3, 1, np.full(3, 10))
+    mesh = CoreMesh(3, 1, np.full(3, 10))
     seen = whole_nets(graph, np.ones(10, np.int64), DELIVERIES["core"])
     plan = Plan(1 << 30, {"read": 1}, 0, 0, True, 0, 1 << 20, 0, 1, nets_held=True)
     usual, little = (

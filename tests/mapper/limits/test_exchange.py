@@ -10,7 +10,7 @@ from mapper.limits import exchange
 from mapper.limits.bounds import _add_targets
 from mapper.limits.enforce import Items, _collect, _link
 from mapper.limits.exchange import (
-    Lists,
+    LinkedLists,
     Net,
     Targets,
     _bump,
@@ -78,7 +78,7 @@ def test_lists_of_items(seed: int) -> None:
     count, parts = int(rng.integers(1, 20)), int(rng.integers(2, 5))
     part = rng.integers(0, parts, count)
     items = np.flatnonzero(rng.random(count) < 0.8)
-    lists = Lists(np.full(parts, -1, np.int64), *np.full((2, count), -1, np.int64))
+    lists = LinkedLists(np.full(parts, -1, np.int64), *np.full((2, count), -1, np.int64))
     _link(items, part, lists)
     expected = [[v for v in items.tolist() if part[v] == k] for k in range(parts)]
     assert lists_of(*lists) == expected
@@ -161,7 +161,7 @@ def test_relieve(seed: int) -> None:
     start = end - [len(row) for row in rows]
     keys, counts = np.full(8192, -1, np.int64), np.zeros(8192, np.int32)
     used = np.array([_fill_table(inside, start, end, flat, place, case.parts, keys, counts), 8000])
-    lists = Lists(np.full(case.parts, -1, np.int64), *np.full((2, place.size), -1, np.int64))
+    lists = LinkedLists(np.full(case.parts, -1, np.int64), *np.full((2, place.size), -1, np.int64))
     _link(inside, place, lists)
     queue = rng.permutation(listed)
     roomy = listed[rng.random(listed.size) < 0.5]
@@ -177,7 +177,7 @@ def test_relieve(seed: int) -> None:
     expected = search.relieve(queue.tolist(), chains)
     totals = items.total(sizes), items.total(fans.into)
     net = Net(item, *items.members(), *totals, start, end, flat, fixed)
-    sums = exchange.Search(
+    sums = exchange.ExchangeSearch(
         place, use.reach, use.table, limits, weight, keys, counts, used, case.copies
     )
     targets = Targets(active, listed, roomy, empty)

@@ -15,10 +15,10 @@ from mapper.limits.axons import _fitting, make_job
 from mapper.limits.bounds import axon_bounds
 from mapper.limits.capacity import demands
 from mapper.limits.combined import combine_capacity
-from mapper.limits.enforce import Effort, Items, Load, repair
+from mapper.limits.enforce import Items, Load, RepairBudget, repair
 from mapper.limits.exchange import (
+    ExchangeSearch,
     Net,
-    Search,
     _count,
     _fill_table,
     _judge,
@@ -118,7 +118,7 @@ def test_moves_update_all_sums(seed: int, single: bool) -> None:
     every = np.arange(items.count)
     used = np.array([_fill_table(every, start, end, rows, place, parts, keys, counts), 4096])
     net = Net(items.item, *items.members(), sizes, fan_in, start, end, rows, items.fixed)
-    search = Search(place, use.reach, use.table, limits, weight, keys, counts, used, copies)
+    search = ExchangeSearch(place, use.reach, use.table, limits, weight, keys, counts, used, copies)
     plain = graph.vertex_sizes().tolist()
     for _ in range(20):
         v, to = int(rng.integers(items.count)), int(rng.integers(parts))
@@ -198,7 +198,7 @@ def test_repairs_end_at_their_work_limit() -> None:
     """Regardless of time: all repairs together share the remaining work."""
     load, start, parts = random_load(1, 1.18)
     items, allowed = Items.single(start.size), np.ones(parts, np.bool_)
-    spent, enough = Effort(0), Effort.of(load)
+    spent, enough = RepairBudget(0), RepairBudget.of(load)
     synapses = int(load.fan_in.sum())
     assert enough.left == 2 * (100 * synapses + 50_000_000)
     place = start.copy()
@@ -230,7 +230,7 @@ def test_a_hopeless_repair_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("mapper.limits.enforce._exchange", exchange)
     monkeypatch.setattr(Load, "count", count)
-    effort, items = Effort.of(load), Items.single(place.size)
+    effort, items = RepairBudget.of(load), Items.single(place.size)
     with ThreadTeam(1) as team:
         repair(load, items, place, parts, np.ones(parts, np.bool_), 1 << 24, 3, team, effort)
     assert len(made) == 7 + 6

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mapper.partitioning import levels
-from mapper.partitioning.levels import Level, cluster_rows, clustered_enough, sample_at
+from mapper.partitioning.levels import ClusterLevel, cluster_rows, clustered_enough, sample_at
 from mapper.partitioning.streamed import CLUSTER, Task, open_rows, partition_streamed
 from mapper.runtime.checkpoint import Checkpoint
 from mapper.runtime.context import Context
@@ -139,11 +139,11 @@ def context(tmp_path: Path) -> Iterator[Context]:
         yield Context(settings, plan((1000, 2000), 2), Checkpoint(scratch), Monitor(), team)
 
 
-def network_of(context: Context, folder: Path) -> tuple[Level, Scratch]:
+def network_of(context: Context, folder: Path) -> tuple[ClusterLevel, Scratch]:
     scratch = Scratch(folder)
     rows = open_rows(sheet(), 0, False, scratch, context.monitor, context.team)
     cluster = cluster_rows(rows, CLUSTER, 1, "cluster", context)
-    return Level(rows, cluster, int(cluster.max()) + 1), scratch
+    return ClusterLevel(rows, cluster, int(cluster.max()) + 1), scratch
 
 
 @pytest.mark.heavy

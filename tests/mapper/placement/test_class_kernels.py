@@ -11,7 +11,7 @@ from mapper.placement import classes
 from mapper.placement.annealing import classes as class_annealing
 from mapper.placement.annealing import dense as annealing
 from mapper.placement.annealing import sparse as sparse_annealing
-from mapper.placement.annealing.schedule import Proposals, Schedule, Tile
+from mapper.placement.annealing.schedule import MeshTile, Proposals, Schedule
 from mapper.placement.assignment import _assign, exchange_members
 from mapper.placement.force import hop_cost
 from mapper.placement.traffic import Background, Traffic
@@ -57,7 +57,7 @@ def test_sparse_annealing(seed: int) -> None:
     ids, weight = np.empty(degree.sum(), np.int32), np.empty(degree.sum())
     movers = np.flatnonzero(degree).astype(np.int32)
     state = int(rng.integers(1, 1 << 62))
-    tile = Tile(box, members, movers, np.array([state], np.uint64), axes)
+    tile = MeshTile(box, members, movers, np.array([state], np.uint64), axes)
     traffic = Traffic(*case.csr, mass)
     place, where = sparse_annealing._gather(traffic, start, tile, at, indptr, ids, weight)
     assert np.diff(indptr).tolist() == degree.tolist()

@@ -10,8 +10,8 @@ import pytest
 from mapper.placement import force
 from mapper.placement.clock import Clock
 from mapper.placement.force import (
-    Layout,
-    Tables,
+    CostTables,
+    GroupLayout,
     _axis_costs,
     _cost_of_move,
     _fill_tables,
@@ -62,7 +62,7 @@ def test_costs_and_forces(seed: int) -> None:
     assert fy.tolist() == [naive.force(lists, u, y, plane.y) for u in range(n)]
 
     columns, rows = np.zeros((n, width), np.int64), np.zeros((n, height), np.int64)
-    layout = Layout(case.x, case.y, np.empty((0, 0), np.int32), case.axes)
+    layout = GroupLayout(case.x, case.y, np.empty((0, 0), np.int32), case.axes)
     _fill_tables(*case.csr, layout, columns, rows)
     assert (columns.tolist(), rows.tolist()) == naive.tables(lists, x, y, case.shape, plane)
 
@@ -101,13 +101,13 @@ def test_swap_pulled(seed: int) -> None:
         columns = np.zeros((case.n * tabled, width), np.int64)
         rows = np.zeros((case.n * tabled, height), np.int64)
         if tabled:
-            _fill_tables(*case.csr, Layout(found_x, found_y, at, case.axes), columns, rows)
+            _fill_tables(*case.csr, GroupLayout(found_x, found_y, at, case.axes), columns, rows)
         tie = np.zeros(case.n, np.int64)
         found = _swap_pulled(
             *case.csr,
             strength,
-            Layout(found_x, found_y, at, case.axes),
-            Tables(columns, rows),
+            GroupLayout(found_x, found_y, at, case.axes),
+            CostTables(columns, rows),
             tie,
             order,
             reach,

@@ -13,7 +13,7 @@ from mapper.placement.clock import Clock, TimeUpError
 from mapper.placement.force import hop_cost
 from mapper.placement.legalise import split_cells
 from mapper.placement.multilevel import coarse_mesh, place_by_levels
-from mapper.placement.spectral import Search
+from mapper.placement.spectral import RotationSearch
 from mapper.placement.traffic import split_traffic
 from tests.mapper.helpers import adjacency, random_graph, subgraph
 from tests.mapper.placement.test_placement_kernels import cells_of, grid
@@ -86,7 +86,7 @@ def test_near_the_optimum_of_a_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = subgraph(grid(60, 45, 1))
     traffic, axes = split_traffic(groups), flat_axes(60, 45)
     splits = split_cells(cells_of(60, 45), axes)
-    x, y = place_by_levels(traffic, splits, Search(0, 4, 20), np.random.default_rng(0), 2)
+    x, y = place_by_levels(traffic, splits, RotationSearch(0, 4, 20), np.random.default_rng(0), 2)
     assert hop_cost(groups, x, y, axes) < 1.25 * (59 * 45 + 60 * 44)
 
 
@@ -96,4 +96,6 @@ def test_a_time_limit_of_zero() -> None:
     time.sleep(1e-3)
     with pytest.raises(TimeUpError):
         splits = split_cells(cells_of(30, 30), flat_axes(30, 30))
-        place_by_levels(traffic, splits, Search(0, 2, 4), np.random.default_rng(0), 1, clock)
+        place_by_levels(
+            traffic, splits, RotationSearch(0, 2, 4), np.random.default_rng(0), 1, clock
+        )

@@ -22,7 +22,7 @@ from mapper.placement import (
 )
 from mapper.placement.annealing import dense as annealing
 from mapper.placement.annealing.dense import anneal
-from mapper.placement.annealing.schedule import Proposals, Schedule, Tile
+from mapper.placement.annealing.schedule import MeshTile, Proposals, Schedule
 from mapper.placement.clock import Clock
 from mapper.placement.force import hop_cost
 from mapper.placement.portfolio import place
@@ -90,7 +90,7 @@ def test_annealing_of_a_box(seed: int) -> None:
     table = np.full((case.n, width + height), -77, np.float32)
     state = int(rng.integers(1, 1 << 62))
     links = traffic.Traffic(*case.csr, mass)
-    tile = Tile(box, members, movers, np.array([state], np.uint64), axes)
+    tile = MeshTile(box, members, movers, np.array([state], np.uint64), axes)
     annealing._tabulate(links, start, tile, table, np.empty(max(case.shape)))
     used = right - left + bottom - top
     for u in range(case.n):

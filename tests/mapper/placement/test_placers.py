@@ -22,7 +22,7 @@ from mapper.placement.force import hop_cost, refine_by_forces
 from mapper.placement.multilevel import MultilevelPlacer
 from mapper.placement.region import Region, choose_region
 from mapper.placement.region_bisection import place_by_bisection
-from mapper.placement.spectral import Search, SpectralPlacer
+from mapper.placement.spectral import RotationSearch, SpectralPlacer
 from mapper.placement.terminal_bisection import BisectionPlacer, CutEffort
 from tests.mapper.helpers import random_graph, subgraph
 from tests.mapper.placement.test_class_kernels import layers
@@ -107,8 +107,8 @@ PLACERS: list[Placer] = [
     strong,
     in_no_time,
     alone("curves", CurvePlacer(by_distance=True)),
-    alone("spectral", SpectralPlacer(Search(2, 2, 4))),
-    alone("levels", MultilevelPlacer(Search(0, 2, 4))),
+    alone("spectral", SpectralPlacer(RotationSearch(2, 2, 4))),
+    alone("levels", MultilevelPlacer(RotationSearch(0, 2, 4))),
     alone("cuts", BisectionPlacer(CutEffort())),
     alone("annealing", AnnealingPlacer(Schedule(2e5, rounds=4))),
     alone("classes", ClassPlacer(2e5, rounds=4)),

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.formats import export_network, import_network
-from storage.formats.objects import Neurons, write_edges
+from storage.formats.objects import NeuronProperties, write_edges
 from storage.formats.text.render import decimals_of, render_edges, render_lists
 from storage.store.network import NetworkFile
 from storage.store.writer import NetworkWriter
@@ -151,7 +151,10 @@ def test_names_survive_a_round_trip(
     names = list(dict.fromkeys(end for row in rows for end in row[:2]))
     ends = ([names.index(row[k]) for row in rows] for k in range(2))
     write_edges(
-        folder / "a.bin", *ends, weight=[row[2] for row in rows], neurons=Neurons(names=names)
+        folder / "a.bin",
+        *ends,
+        weight=[row[2] for row in rows],
+        neurons=NeuronProperties(names=names),
     )
     with NetworkFile(folder / "a.bin") as net:
         export_network(net, folder / "a.csv")

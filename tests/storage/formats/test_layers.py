@@ -14,11 +14,11 @@ from storage.formats.layers import linear as layers
 from storage.formats.layers.linear import (
     Convolution,
     Dense,
-    Layer,
+    LinearLayer,
     Pooling,
     Same,
-    Synapses,
-    Windows,
+    SynapseWriter,
+    WindowPositions,
     add,
     pull,
     row_blocks,
@@ -39,7 +39,7 @@ def entries_of(rows: Any, first: int = 0) -> Entries:
     return dict(zip(places, coo.data.tolist(), strict=True))
 
 
-def all_of(layer: Layer, step: int = 7) -> Entries:
+def all_of(layer: LinearLayer, step: int = 7) -> Entries:
     found: Entries = {}
     for first in range(0, layer.outputs, step):
         rows = layer.rows(np.arange(first, min(first + step, layer.outputs)))
@@ -49,13 +49,13 @@ def all_of(layer: Layer, step: int = 7) -> Entries:
     return found
 
 
-def random_windows(rng: np.random.Generator, axes: int, ceil: bool = False) -> Windows:
+def random_windows(rng: np.random.Generator, axes: int, ceil: bool = False) -> WindowPositions:
     while True:
         numbers = [
             tuple(rng.integers(low, high, axes).tolist())
             for low, high in ((1, 7), (1, 4), (1, 4), (1, 3), (0, 3), (0, 3))
         ]
-        windows = Windows(*numbers, ceil=ceil)
+        windows = WindowPositions(*numbers, ceil=ceil)
         try:
             if min(windows.count) > 0:
                 return windows
@@ -107,7 +107,7 @@ def test_same_padding_gives_one_window_per_stride() -> None:
         )
         before, after = same_pads(size, kernel, stride, dilation)
         if dilation[0] * (kernel[0] - 1) + 1 <= size[0] + before[0] + after[0]:
-            windows = Windows(size, kernel, stride, dilation, before, after)
+            windows = WindowPositions(size, kernel, stride, dilation, before, after)
             assert windows.count == (-(-size[0] // stride[0]),)
             assert 0 <= after[0] - before[0] <= 1
 
@@ -150,11 +150,11 @@ def test_row_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_invalid_windows(numbers: Any, message: str) -> None:
     with pytest.raises(BadInputError, match=message):
-        Windows(*numbers).count  # noqa: B018
+        WindowPositions(*numbers).count  # noqa: B018
 
 
 def test_groups_that_do_not_divide() -> None:
-    windows = Windows((3,), (1,), (1,), (1,), (0,), (0,))
+    windows = WindowPositions((3,), (1,), (1,), (1,), (0,), (0,))
     for groups in (0, 2):
         with pytest.raises(BadInputError, match=f"{groups} groups do not divide 3 output"):
             Convolution(np.ones((3, 1, 1)), windows, groups)
@@ -162,7 +162,7 @@ def test_groups_that_do_not_divide() -> None:
 
 def test_synapses_are_magnitudes_without_zeros(tmp_path: Path) -> None:
     with NetworkWriter(tmp_path / "net.bin", 5) as writer:
-        synapses = Synapses(writer, WEIGHTS)
+        synapses = SynapseWriter(writer, WEIGHTS)
         rows = Dense(np.array([[0.5, -2.0, 1.0], [0.0, 4.0, 0.0]])).rows(np.arange(2))
         synapses.add(rows, source=np.array([0, 1, -1]), target=np.array([3, 4]))
         writer.finish()

@@ -12,7 +12,7 @@ import pytest
 from storage.formats import import_network
 from storage.formats.hdf5 import nirgraph
 from storage.formats.layers import linear as layers
-from storage.formats.layers.linear import Windows
+from storage.formats.layers.linear import WindowPositions
 from tests.reference import layers as naive
 from tests.storage.formats.conftest import Edges, attributes_of, edges_of, labels_of, meta_of
 from tests.storage.formats.nir_graphs import (
@@ -64,8 +64,8 @@ def test_a_path_is_the_product_of_its_nodes(
     monkeypatch.setattr(layers, "ENTRIES", entries)
     rng = np.random.default_rng(entries)
     weight = rng.integers(-2, 3, (4, 1, 3, 2))
-    first = Windows((5, 6), (3, 2), (2, 1), (1, 2), (1, 0), (1, 0))
-    second = Windows(first.count, (2, 2), (1, 2), (1, 1), (0, 0), (0, 0))
+    first = WindowPositions((5, 6), (3, 2), (2, 1), (1, 2), (1, 0), (1, 0))
+    second = WindowPositions(first.count, (2, 2), (1, 2), (1, 1), (0, 0), (0, 0))
     expected = naive.composed(
         naive.pooling(4, second, "kernel"), naive.convolution(weight, first, 2)
     )
@@ -174,7 +174,7 @@ def test_paddings(nets: Nets, axes: int, padding: str | int) -> None:
         2: ((2,) * axes,) * 2,
     }[padding]
     weight = np.random.default_rng(axes).integers(1, 5, (2, 1, *kernel))
-    windows = Windows(size, kernel, one, one, low, high)
+    windows = WindowPositions(size, kernel, one, one, low, high)
     expected = shifted(naive.convolution(weight, windows, 1), 0, int(np.prod(size)))
     more: dict[str, Any] = {"padding": padding, "stride": 1}
     assert edges_of(nets(chain(given(1, *size), conv(weight, **more), lif()))) == expected

@@ -136,7 +136,7 @@ def test_all_weights_are_checked_before_the_first_product(
     def never(*_: Any) -> None:
         raise AssertionError("synapses were created")
 
-    monkeypatch.setattr("storage.formats.layers.linear.Synapses.add", never)
+    monkeypatch.setattr("storage.formats.layers.linear.SynapseWriter.add", never)
     nodes = chain(given(2), linear(W), lif(), linear(W * np.nan), lif())
     assert "node 'd' (Linear): dataset weight holds values that are not" in refused(
         "a.nir", nir_bytes(nodes)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from storage.errors import BadInputError
 from storage.formats import objects
-from storage.formats.objects import Neurons, write_edges, write_matrix, write_networkx
+from storage.formats.objects import NeuronProperties, write_edges, write_matrix, write_networkx
 from storage.store.network import NetworkFile
 from tests.storage.formats.conftest import attributes_of, edges_of
 
@@ -44,12 +44,12 @@ def test_edges_round_trip(
 def test_rates_are_the_default_weights(tmp_path: Path) -> None:
     path, ends = tmp_path / "net.bin", ([0, 0, 1, 0], [1, 2, 2, 1])
     rates = [2.5, 4, 0]
-    write_edges(path, *ends, neurons=Neurons(rates=rates, sizes=[1, 2, 3]))
+    write_edges(path, *ends, neurons=NeuronProperties(rates=rates, sizes=[1, 2, 3]))
     assert edges_of(path) == {(0, 1): 5.0, (0, 2): 2.5, (1, 2): 4.0}
     assert attributes_of(path) == {"rate": rates, "size": [1, 2, 3]}
-    write_edges(path, *ends, neurons=Neurons(rates=rates), undirected=True)
+    write_edges(path, *ends, neurons=NeuronProperties(rates=rates), undirected=True)
     assert edges_of(path) == {(0, 1): 13.0, (0, 2): 2.5, (1, 2): 4.0}
-    write_edges(path, *ends, weight=[1, 2, 3, 4], neurons=Neurons(rates=rates))
+    write_edges(path, *ends, weight=[1, 2, 3, 4], neurons=NeuronProperties(rates=rates))
     assert edges_of(path) == {(0, 1): 5.0, (0, 2): 2.0, (1, 2): 3.0}
     write_edges(path, *ends)
     assert edges_of(path) == {(0, 1): 2.0, (0, 2): 1.0, (1, 2): 1.0}
@@ -94,7 +94,7 @@ def test_graph(directed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert edges_of(path) == {(0, 1): 2.5, (1, 2): 1.0, back: 3.0}
     with NetworkFile(path) as net:
         assert net.attribute("id").labels == ["b", "a", "c"]
-    write_networkx(path, graph, weight=None, neurons=Neurons(rates=[1, 2, 3]))
+    write_networkx(path, graph, weight=None, neurons=NeuronProperties(rates=[1, 2, 3]))
     assert edges_of(path)[0, 1] == (1 if directed else 3)
 
 
@@ -146,26 +146,29 @@ def call(write: Callable[..., Any], *args: Any, **options: Any) -> Callable[[Pat
         (call(write_edges, [0, -2], [1, 1]), "edges: source of entry 1 (from 0): -2 is negative"),
         (call(write_edges, [0], [5], vertices=3), "edges: id 5 is outside 0..2"),
         (
-            call(write_edges, [0], [5], vertices=3, neurons=Neurons(rates=[1, 1, 1])),
+            call(write_edges, [0], [5], vertices=3, neurons=NeuronProperties(rates=[1, 1, 1])),
             "edges: id 5 is outside 0..2",
         ),
         (call(write_edges, [], []), "edges: no neurons"),
         (call(write_edges, [0], [1], ["a"]), "edges: weight is <U1"),
-        (call(write_edges, [0], [1], neurons=Neurons(rates=[1])), "edges: 1 rates for 2 neurons"),
         (
-            call(write_edges, [0], [1], neurons=Neurons(rates=[1, np.nan])),
+            call(write_edges, [0], [1], neurons=NeuronProperties(rates=[1])),
+            "edges: 1 rates for 2 neurons",
+        ),
+        (
+            call(write_edges, [0], [1], neurons=NeuronProperties(rates=[1, np.nan])),
             "edges: rate of entry 1 (from 0): nan",
         ),
         (
-            call(write_edges, [0], [1], neurons=Neurons(rates=[-1, 1])),
+            call(write_edges, [0], [1], neurons=NeuronProperties(rates=[-1, 1])),
             "edges: rate of entry 0 (from 0): -1 is neg",
         ),
         (
-            call(write_edges, [0], [1], neurons=Neurons(names=["a"] * 3)),
+            call(write_edges, [0], [1], neurons=NeuronProperties(names=["a"] * 3)),
             "edges: 3 names for 2 neurons",
         ),
         (
-            call(write_edges, [0], [1], neurons=Neurons(sizes=[1])),
+            call(write_edges, [0], [1], neurons=NeuronProperties(sizes=[1])),
             "edges: attribute 'size' has 1 values for 2",
         ),
         (call(write_matrix, np.ones((2, 3))), "matrix: the matrix is 2 x 3"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from storage.formats import FORMATS, export_network, import_network
-from storage.formats.objects import Neurons, write_edges
+from storage.formats.objects import NeuronProperties, write_edges
 from storage.store.network import NetworkFile
 from storage.store.rates import write_rated, write_uniform
 from storage.store.traffic import describe, traffic_of
@@ -63,10 +63,10 @@ RATES = [0.5, 2.25, 0.125]
 def test_writer_detects_weights_that_are_rates(tmp_path: Path, undirected: bool) -> None:
     path = tmp_path / "net.bin"
     ends = [0, 1, 2, 0], [1, 2, 0, 1]
-    meta = write_edges(path, *ends, neurons=Neurons(rates=RATES), undirected=undirected)
+    meta = write_edges(path, *ends, neurons=NeuronProperties(rates=RATES), undirected=undirected)
     assert traffic_of(meta) == {"source": "rates", "multicast": "rates"}
     meta = write_edges(
-        path, *ends, [3.5, 1, 1, 1], neurons=Neurons(rates=RATES), undirected=undirected
+        path, *ends, [3.5, 1, 1, 1], neurons=NeuronProperties(rates=RATES), undirected=undirected
     )
     assert traffic_of(meta) == {"source": "weights", "multicast": "rates"}
     meta = write_edges(path, *ends, [3.5, 1, 1, 1], undirected=undirected)
@@ -83,7 +83,7 @@ def test_whole_rates_are_compared_exactly(tmp_path: Path) -> None:
 
 
 def test_files_without_a_traffic_record(tmp_path: Path) -> None:
-    meta = write_edges(tmp_path / "net.bin", [0, 1], [1, 0], neurons=Neurons(rates=[1, 2]))
+    meta = write_edges(tmp_path / "net.bin", [0, 1], [1, 0], neurons=NeuronProperties(rates=[1, 2]))
     old = replace(meta, provenance={"format": "edges"})
     assert traffic_of(old) == {"source": "rates", "multicast": "rates"}
     with_file = replace(meta, provenance={"rates": "r.csv"})

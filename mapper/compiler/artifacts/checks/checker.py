@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import UNITS
 from mapper.compiler.artifacts.checks.areas import MapPlace
-from mapper.compiler.artifacts.checks.layers import Layers, Stored
+from mapper.compiler.artifacts.checks.layers import CompleteMap, Layers
 from mapper.compiler.artifacts.checks.touches import Cells, Instruction
 from mapper.compiler.program.image import Image
 from mapper.errors import CheckFailedError
@@ -33,7 +33,7 @@ class Declared(NamedTuple):
     """stored : contents of the feature memory when layers end; empty if unknown
     maps : feature maps that loads may read; empty if unknown"""
 
-    stored: Sequence[Stored] = ()
+    stored: Sequence[CompleteMap] = ()
     maps: Sequence[MapPlace] = ()
 
 

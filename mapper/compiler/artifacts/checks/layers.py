@@ -12,7 +12,7 @@ from mapper.compiler.artifacts.checks.touches import Cells, Instruction
 from mapper.errors import CheckFailedError
 
 
-class Stored(NamedTuple):
+class CompleteMap(NamedTuple):
     """A feature map that must be complete at the end of a layer.
 
     end : first instruction after the layer
@@ -28,9 +28,9 @@ class Stored(NamedTuple):
 class Layers:
     """Tracks the stores of a program; size : vectors of the feature memory"""
 
-    def __init__(self, stored: Iterable[Stored], size: int, where: str) -> None:
+    def __init__(self, stored: Iterable[CompleteMap], size: int, where: str) -> None:
         self.where = where
-        self.ends: dict[int, list[Stored]] = {}
+        self.ends: dict[int, list[CompleteMap]] = {}
         for one in stored:
             self.ends.setdefault(one.end, []).append(one)
         self._written = np.full(size, -1, np.int64)  # instruction of the layer that wrote it
@@ -81,10 +81,10 @@ def joined(name: str, owners: dict[str, str | None], cells: dict[str, Cells]) ->
 
 def stored_maps(
     names: Sequence[tuple[str, int]], owners: dict[str, str | None], cells: dict[str, Cells]
-) -> list[Stored]:
+) -> list[CompleteMap]:
     """Return the feature maps that layers store.
 
     names : feature maps and the ends of their layers, in any order
     owners : owner of the region of each map; cells : vectors of the maps of layers
     """
-    return [Stored(name, end, cells[name], joined(name, owners, cells)) for name, end in names]
+    return [CompleteMap(name, end, cells[name], joined(name, owners, cells)) for name, end in names]

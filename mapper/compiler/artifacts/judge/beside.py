@@ -14,9 +14,9 @@ from mapper.compiler.artifacts.judge.compare import (
     LEAST,
     TIE,
     Beside,
+    MapSums,
     OutputSums,
     StoredMap,
-    Sums,
     as_stored,
     as_value,
     differs,
@@ -97,7 +97,7 @@ class Judge:
         self._maps = {one.name: one for one in maps}
         self._cut: CutModel | None = None
         self._orders: dict[str, tuple[int, ...]] = {}
-        self._sums: dict[str, Sums] = {}
+        self._sums: dict[str, MapSums] = {}
         self._outputs: dict[str, OutputSums] = {}
         self._frames, self._why = 0, ""
 
@@ -133,7 +133,7 @@ class Judge:
             if name in own:  # layers whose maps are not stored on cores also lose signal
                 lost += [own.get(one) for one in cut.between(name, self._orders, own)]
             predicted = min((one for one in lost if one is not None), default=None)
-            self._sums[name] = Sums(self._maps[name], predicted, known, self._predicted.most)
+            self._sums[name] = MapSums(self._maps[name], predicted, known, self._predicted.most)
         self._outputs = {name: OutputSums(name, *self._wanted(cut, name)) for name in made.outputs}
         return cut
 

@@ -90,7 +90,7 @@ class Beside(NamedTuple):
         return f"SQNR {self.signal:.1f} dB, at least {self.wanted:.1f} dB expected"
 
 
-class Sums:
+class MapSums:
     """Statistics of a map over frames."""
 
     def __init__(

@@ -37,7 +37,7 @@ class Nest(NamedTuple):
     strides: tuple[tuple[int, int], ...]
 
 
-class Part(NamedTuple):
+class TileStep(NamedTuple):
     """A load, product, ALU operation or store of a tile.
 
     bases : base addresses by buffer; words : words between the bases and the loops
@@ -76,7 +76,7 @@ def listing_of(steps: Iterable[Step], tables: Tables) -> list[Word]:
     return [*words, Word(Code.END)]
 
 
-def _blocks(tiles: list[list[Part]]) -> Iterator[Word]:
+def _blocks(tiles: list[list[TileStep]]) -> Iterator[Word]:
     """Yield tiles of the same form as few blocks."""
     bases = np.array([[base for part in tile for _, base in part.bases] for tile in tiles])
     nests = list(nests_of(bases)) if len(tiles[0]) <= MOST_PARTS else None
@@ -115,7 +115,7 @@ def _nests(stage: str, loops: Iterable[Loop], buffers: tuple[int, ...]) -> tuple
     )
 
 
-def _parts(one: Instruction, tables: Tables) -> Iterator[Part]:
+def _parts(one: Instruction, tables: Tables) -> Iterator[TileStep]:
     if one.op == "LOAD" and one.kind in LISTED:
         yield from _load(one)
     elif one.op == "GEMM":
@@ -126,7 +126,7 @@ def _parts(one: Instruction, tables: Tables) -> Iterator[Part]:
         yield _store(one)
 
 
-def _load(one: Instruction) -> Iterator[Part]:
+def _load(one: Instruction) -> Iterator[TileStep]:
     """Yield the loop over the pixels of the area that are inside the map."""
     get = one.fields.get
     rows = get("y_size", 0) - get("pad_t", 0) - get("pad_b", 0)
@@ -138,10 +138,10 @@ def _load(one: Instruction) -> Iterator[Part]:
         Loop(columns, (get("x_stride", 0),)),
         Loop(get("c_size", 0), (1,)),
     )
-    yield Part(((INPUT, get("src", 0)),), (), _nests("memory", loops, (INPUT,)))
+    yield TileStep(((INPUT, get("src", 0)),), (), _nests("memory", loops, (INPUT,)))
 
 
-def _products(one: Instruction, tables: Tables) -> Iterator[Part]:
+def _products(one: Instruction, tables: Tables) -> Iterator[TileStep]:
     get = one.fields.get
     ops = tables.micro_ops[get("uop", 0) : get("uop", 0) + get("uops", 0)]
     bias = get("bm", 0) if get("init", 0) == 2 else 0
@@ -160,7 +160,7 @@ def _products(one: Instruction, tables: Tables) -> Iterator[Part]:
         pairs = (
             (Word(Code.PAIRS, b=1), Word(Code.PAIRS, b=0)) if one.kind.startswith("DUAL") else ()
         )
-        yield Part(bases[: 1 + begins], pairs, inner)
+        yield TileStep(bases[: 1 + begins], pairs, inner)
 
 
 def _products_alike(rows: Rows, ops: list[MicroOp]) -> Iterator[tuple[int, list[Loop]]]:
@@ -177,7 +177,7 @@ def _products_alike(rows: Rows, ops: list[MicroOp]) -> Iterator[tuple[int, list[
             yield from ((at + one, []) for one in range(size))
 
 
-def _calculation(one: Instruction, tables: Tables) -> Part:
+def _calculation(one: Instruction, tables: Tables) -> TileStep:
     """Return the part of an ALU instruction. Leaky activations are listed as a multiplication by
     the slope and a maximum; ReLU as a multiplication by 0 and a maximum."""
     get = one.fields.get
@@ -193,7 +193,7 @@ def _calculation(one: Instruction, tables: Tables) -> Part:
             rows = np.array([[op.inp] for op in ops])
             nests = list(nests_of(rows - rows[0]))
             loops = nests[0][1] if len(nests) == 1 else [Loop(len(ops), (0,))]
-            return Part((), tuple(words), _nests("pool", loops, (INPUT,)))
+            return TileStep((), tuple(words), _nests("pool", loops, (INPUT,)))
     elif one.kind == "THRESHOLD":
         compute("threshold", get("rec", 0))
     else:
@@ -206,10 +206,10 @@ def _calculation(one: Instruction, tables: Tables) -> Part:
         elif low == zero_point:
             compute("mul", 0)
             compute("max")
-    return Part((), tuple(words), ())
+    return TileStep((), tuple(words), ())
 
 
-def _store(one: Instruction) -> Part:
+def _store(one: Instruction) -> TileStep:
     get = one.fields.get
     copies = 1 + get("up", 0)
     row, pixel = get("y_stride", 0), get("x_stride", 0)
@@ -220,4 +220,4 @@ def _store(one: Instruction) -> Part:
     )
     again = (Loop(copies, (row,)), Loop(copies, (pixel,)))
     nests = _nests("write", loops, (OUTPUT,)) + _nests("upsample", again, (OUTPUT,))
-    return Part(((OUTPUT, get("dst", 0)),), (), nests)
+    return TileStep(((OUTPUT, get("dst", 0)),), (), nests)

@@ -9,7 +9,7 @@ from mapper.compiler.codegen.builder import Choices, MemoryPlan
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region
-from mapper.compiler.program.links import NO_LINKS, Links
+from mapper.compiler.program.links import NO_LINKS, CoreLinks
 from mapper.compiler.program.presets import Preset
 from mapper.compiler.tiling.tiles import Cut
 
@@ -34,4 +34,4 @@ class Layers(NamedTuple):
     memory: MemoryPlan
     borders: Preset
     core: tuple[int, int] = (0, 0)
-    links: Links = NO_LINKS
+    links: CoreLinks = NO_LINKS
