@@ -22,7 +22,7 @@ from chipsim.chip.model import MAX_CORES, Chip
 from chipsim.chip.provenance import Provenance, Source, numbers
 from chipsim.errors import ChipError
 
-LARGEST = 1 << 20  # bytes per file: published ones have a few thousand
+MOST_FILE_BYTES = 1 << 20  # bytes per file: published ones have a few thousand
 _RANGE = re.compile(r"\[(\d{1,12})\.\.(\d{1,12})\]")
 _SIDES = ("east", "west", "north", "south")
 
@@ -98,8 +98,10 @@ def chip_of_architecture(raw: bytes, name: str) -> Chip:
 
 
 def _loaded(raw: bytes) -> Any:
-    if len(raw) > LARGEST:
-        raise ChipError(f"is larger than {LARGEST >> 20} MiB; is it a SANA-FE architecture?")
+    if len(raw) > MOST_FILE_BYTES:
+        raise ChipError(
+            f"is larger than {MOST_FILE_BYTES >> 20} MiB; is it a SANA-FE architecture?"
+        )
     try:
         yaml = importlib.import_module("yaml")
     except ImportError as error:

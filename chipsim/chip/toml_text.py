@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-LARGEST = 16 << 20  # bytes: enough for a list of a million cores or neurons
+MOST_FILE_BYTES = 16 << 20  # bytes: enough for a list of a million cores or neurons
 MOST_DIGITS = 40  # shorter numbers are range-checked with their key
 DEEPEST = 64  # parts of a key, nesting levels of lists
 _DEEP_KEY = re.compile(r"(?:[\"'\w-]+[ \t]*\.[ \t]*){64}")  # 64 is `DEEPEST`
@@ -24,9 +24,9 @@ def read_toml_bytes(path: Path) -> bytes:
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise ValueError("is a pipe or a device; save its content as a file and give that file")
     with path.open("rb") as file:
-        raw = file.read(LARGEST + 1)
-    if len(raw) > LARGEST:
-        raise ValueError(f"is larger than {LARGEST >> 20} MiB; is it the right file?")
+        raw = file.read(MOST_FILE_BYTES + 1)
+    if len(raw) > MOST_FILE_BYTES:
+        raise ValueError(f"is larger than {MOST_FILE_BYTES >> 20} MiB; is it the right file?")
     return raw
 
 

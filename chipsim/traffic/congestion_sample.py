@@ -46,7 +46,7 @@ ROUTERS_PER_CORE = 1 << 16
 """Average number of routers in the boxes around the targets of a core, up to which all traffic
 is processed: 130 us per core. The pass over the synapses of its neurons takes five times as
 long."""
-NEAR = 16
+NEARBY_STEPS = 16
 """Rows and columns to a target that counts as nearby."""
 SAMPLED = "sampled"
 """Value of the metric `congestion` if it was measured on a sample."""
@@ -74,7 +74,7 @@ class CongestionSample:
         """Like `chipsim.traffic.congestion.router_loads`, from the sample."""
         parts = [np.empty((2, len(one)), one.dtype) for one in (source, target, weight)]
         near, kept = _divide(
-            source, target, weight, Places.of(chip), NEAR, self.chosen, tuple(parts)
+            source, target, weight, Places.of(chip), NEARBY_STEPS, self.chosen, tuple(parts)
         )
         found = router_loads(chip, walks, *(part[0, :near] for part in parts))
         return found + self.scale * router_loads(chip, walks, *(part[1, :kept] for part in parts))
@@ -115,7 +115,7 @@ def choose_sample(
 
     def look(index: int) -> None:
         for flows in pairs.stripes_of(index):
-            _survey(*flows, places, NEAR, sums)
+            _survey(*flows, places, NEARBY_STEPS, sums)
 
     for _ in map_ordered(look, range(pairs.ranges), threads):
         pass

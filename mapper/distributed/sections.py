@@ -21,7 +21,7 @@ from mapper.distributed.shard import Work
 from mapper.distributed.shared import SharedPlace
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam
-from mapper.runtime.worker_plan import MADE_BYTES, PIECE
+from mapper.runtime.worker_plan import MADE_BYTES, SORTED_CONNECTIONS
 from storage.scratch.run_file import RunName, UnusableError, pack_frame, read_section, write_run
 
 FRAME = 4096  # target number of connections per shard and section; fewer are slower to pack
@@ -112,7 +112,7 @@ def write_pairs(
             some: list[Pairs] = []
             for _ in mine:
                 some.append(next(found))
-                if sum(2 * one.low.size for one in some) >= PIECE:
+                if sum(2 * one.low.size for one in some) >= SORTED_CONNECTIONS:
                     yield some
                     some = []
             if some:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from storage.scratch.packed import pack, unpack
 
-FEW = 64  # arrays with fewer numbers are sent unpacked
+UNPACKED_NUMBERS = 64  # arrays with fewer numbers are sent unpacked
 SPARSE = 16  # least ratio of all sums to nonzero ones from which a sparse form is used
-LARGEST = 2**31 - 1  # largest number that can be packed
+INT32_MOST = 2**31 - 1  # largest number that can be packed
 
 
 class Packed(NamedTuple):
@@ -107,14 +107,14 @@ def received(value: Any) -> Any:
 
 
 def _packed(array: NDArray[Any]) -> Any:
-    if array.dtype not in (np.int32, np.int64) or array.size < FEW:
+    if array.dtype not in (np.int32, np.int64) or array.size < UNPACKED_NUMBERS:
         return array
-    if array.ndim > 2 or (array.ndim == 2 and array.shape[1] < FEW):
+    if array.ndim > 2 or (array.ndim == 2 and array.shape[1] < UNPACKED_NUMBERS):
         return Shaped(array.shape, _packed(array.ravel()))
     if array.ndim == 2:
         return PackedLists(tuple(map(_packed, array)))
     least, most = int(array.min()), int(array.max())
-    if most - least > LARGEST:
+    if most - least > INT32_MOST:
         return array
     values = np.ascontiguousarray(array if least == 0 else array - array.dtype.type(least))
     values = values.astype(np.int32, copy=False)

@@ -17,7 +17,7 @@ from storage.extras import DISTRIBUTION
 if TYPE_CHECKING:
     from mapper.distributed.dask import DaskWorkers
 
-MOST = 1024  # limit of local processes
+MOST_PROCESSES = 1024  # limit of local processes
 WORDS = (
     "give a number of processes, the address of a Dask scheduler (tcp://host:port), its file "
     f"(.json), srun, or jobs of a batch system: {', '.join(f'{name}:N' for name in SYSTEMS)}"
@@ -27,7 +27,7 @@ SRUN = "srun"
 
 def parse_workers(text: str) -> int | str:
     """Parse the value of `--workers`; raise `ValueError` that lists the accepted forms."""
-    if text.isdecimal() and len(text) < 10 and 1 <= int(text) <= MOST:
+    if text.isdecimal() and len(text) < 10 and 1 <= int(text) <= MOST_PROCESSES:
         return int(text)
     if "://" in text or text == SRUN or batch_jobs(text) is not None:
         return text

@@ -16,7 +16,7 @@ from mapper.distributed.shard import State
 from storage.scratch.packed import pack, unpack
 
 Int32 = NDArray[np.int32]
-LARGEST = 2**31 - 1  # largest number that can be packed
+INT32_MOST = 2**31 - 1  # largest number that can be packed
 
 
 class Delta(NamedTuple):
@@ -48,7 +48,7 @@ class Whole(NamedTuple):
     @classmethod
     def of(cls, state: State) -> Whole:
         sizes: bytes | NDArray[np.int64] = state.sizes
-        if state.sizes.min(initial=0) >= 0 and state.sizes.max(initial=0) <= LARGEST:
+        if state.sizes.min(initial=0) >= 0 and state.sizes.max(initial=0) <= INT32_MOST:
             sizes = pack(state.sizes.astype(np.int32))
         return cls(pack(state.part), sizes, state.loads.size, state.constants)
 

@@ -18,7 +18,7 @@ from storage.files import read_input, require_file
 Int64 = NDArray[np.int64]
 
 ARCHIVE, RANGED = "mapping.npz", "mapping.json"
-LARGEST = 1 << 24  # bytes of mapping.json
+MOST_JSON_BYTES = 1 << 24  # bytes of mapping.json
 
 
 def read_cores(folder: Path, chip: dict[str, Any], most: int) -> tuple[Int64, Path | None]:
@@ -51,7 +51,7 @@ def _require_chip(path: Path, size: tuple[int, int], chip: dict[str, Any]) -> No
 
 def _read_ranges(path: Path, chip: dict[str, Any], most: int) -> tuple[Int64, Path | None]:
     try:
-        about = json.loads(read_input(path, LARGEST))
+        about = json.loads(read_input(path, MOST_JSON_BYTES))
         neurons, step, helpers = (int(about[name]) for name in ("neurons", "range", "helpers"))
         size = int(about["width"]), int(about["height"])
         listed = [(int(file["bytes"]), int(file["crc32"])) for file in about["files"]]

@@ -20,7 +20,7 @@ from storage.formats.hdf5 import file as hdf5
 from storage.formats.hdf5.nirfile import Population, read_populations
 from storage.store.network import POPULATION
 
-PIECE = 1 << 22
+COPIED_BYTES = 1 << 22
 """Bytes copied at a time."""
 
 
@@ -33,7 +33,7 @@ def save(run: MappedRun, destination: Path, graph: Path) -> dict[str, Any]:
     _check(run, graph, populations)
     with PartialFile(destination) as file:
         with graph.open("rb") as source:
-            while piece := source.read(PIECE):
+            while piece := source.read(COPIED_BYTES):
                 file.write(piece)
         file.flush()
         with hdf5.created(file, "nir", "r+") as (copy, _):

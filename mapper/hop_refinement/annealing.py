@@ -24,7 +24,7 @@ from mapper.hop_refinement.mesh import CUT, CoreMesh, _apart
 from mapper.runtime.random import accepted, next_random
 from mapper.runtime.stopping import Stop, slices
 
-NEAR = 600  # of 1024 proposals: to the core of a neighbour; the others: to an adjacent core
+TO_NEIGHBOUR = 600  # of 1024 proposals: to the core of a neighbour; the others: to an adjacent core
 MANY = 300  # proposals per vertex, at most, for the minimum of small graphs
 SPARE = 16  # slots per core beyond the vertices of the fullest core
 
@@ -74,7 +74,7 @@ def _anneal_vertices(rows, sizes, core, grid, block_weights, lists, proposals, t
         links = indptr[v + 1] - indptr[v]
         if links == 0 or place[v] < 0:
             continue
-        if most == CUT or next_random(state) % 1024 < NEAR:
+        if most == CUT or next_random(state) % 1024 < TO_NEIGHBOUR:
             b = core[ids[indptr[v] + next_random(state) % links]]
         else:
             turn = next_random(state) % 8

@@ -22,7 +22,7 @@ from mapper.hop_refinement.mesh import CoreMesh
 from mapper.partitioning.multilevel_bisection import BisectionEffort, bisect_graph
 from mapper.partitioning.recursive_splitting import split_limits
 
-LARGEST = np.int64(2**31 - 1)
+INT32_MOST = np.int64(2**31 - 1)
 
 Int64 = NDArray[np.int64]
 
@@ -61,7 +61,7 @@ def _region_graph(rows, sizes, members, local, region, x, y, halves, rounds):
             w = np.int64(weights[e])
             if region[u] == wanted:
                 out_ids[at] = local[u]
-                out_weights[at] = min(w * apart, LARGEST)
+                out_weights[at] = min(w * apart, INT32_MOST)
                 at += 1
             else:
                 farther = along(x[u], second[0], round_x) + along(y[u], second[1], round_y)

@@ -24,7 +24,7 @@ from mapper.partitioning.kway_refinement import Moves, Seeker
 from mapper.runtime.threads import WorkspacePool
 
 MUCH_BETTER = 2  # gain ratio above which a full core is preferred to one with slack
-LARGEST = np.int64(2**31 - 1)
+INT32_MOST = np.int64(2**31 - 1)
 
 
 @njit(cache=True, nogil=True)
@@ -167,13 +167,13 @@ def _best_hops(chunk, core, sizes, grid, block_weights, sums, table):
             best, best_gain = with_slack, gain_with_slack
         vertices[found] = v
         target[found] = best
-        gain[found] = min(best_gain, LARGEST)
+        gain[found] = min(best_gain, INT32_MOST)
         between = np.int64(0)
         for e in range(links.size):
             if core[np.uint32(links[e])] == best:
                 between = max(between, np.int64(link_weights[e]))
         apart = _apart(core[v], best, grid)
-        heaviest[found] = min(between * apart, LARGEST)
+        heaviest[found] = min(between * apart, INT32_MOST)
         found += 1
     return found, paid, everything
 

@@ -14,7 +14,7 @@ from chipsim.chip.machine import STRAIGHT, Axes, flat_axes
 from chipsim.chip.model import Chip
 from mapper.graph.distance import along
 
-NEAR = ((1, 0), (0, 1))  # steps from a core to its exchange partner: adjacent cores
+ADJACENT = ((1, 0), (0, 1))  # steps from a core to its exchange partner: adjacent cores
 DIAGONAL = ((1, 1), (-1, 1))  # and cores across a corner
 HOPS = 2**31 - 1  # distances are not capped
 CUT = 1  # distances are capped at one hop, so that hops are the cut weight

@@ -34,7 +34,7 @@ from mapper.runtime.threads import ThreadTeam
 SHRINK = 2.5  # maximum size of a cluster, in mean vertices; larger values give worse levels
 CLUSTER_ROUNDS = 3
 COARSEST = 60  # vertices per core on the coarsest level: fewer cannot be balanced
-LARGEST = 6  # clusters that fit a core, at least
+CLUSTERS_PER_CORE = 6  # clusters that fit a core, at least
 STALLED = 0.95  # coarsening ends if a level keeps more than this share of the vertices
 STARTS_ENTRIES = 800_000  # maximum of entries of the coarsest level times starts
 LIGHT_ENTRIES = 300_000  # the same with low effort
@@ -112,7 +112,7 @@ def coarsen(rows: Rows, cores: int, capacity: int, seed: int, team: ThreadTeam) 
     while levels.coarsest.vertices > COARSEST * cores:
         graph, depth = levels.coarsest, len(levels.graphs)
         mean = graph.sizes.sum() / graph.vertices
-        limit = max(1, min(int(SHRINK * mean), capacity // LARGEST))
+        limit = max(1, min(int(SHRINK * mean), capacity // CLUSTERS_PER_CORE))
         cluster, count = cluster_vertices(graph, limit, CLUSTER_ROUNDS, seed + depth, team)
         if count > STALLED * graph.vertices:
             break

@@ -22,7 +22,7 @@ from mapper.hop_refinement.mesh import CoreMesh, _apart
 from mapper.partitioning.two_way_fm import PATIENT, new_queues, two_way_fm
 from mapper.runtime.threads import ThreadTeam
 
-LARGEST = np.int64(2**31 - 1)
+INT32_MOST = np.int64(2**31 - 1)
 BUNCHES = 8  # maximum groups of pairs per thread
 WORTH_A_CALL = 2048  # vertices per group, approximately: less work does not pay a call
 
@@ -77,7 +77,7 @@ def _pair_graph(a, b, by_core, batch, sizes, core, grid):
             w = np.int64(link_weights[e])
             if c in (a, b) and rank[u] >= 0:
                 inner[at] = rank[u] if c == a else rank[u] + of_a
-                inner_weights[at] = min(w * apart, LARGEST)
+                inner_weights[at] = min(w * apart, INT32_MOST)
                 at += 1
             else:
                 towards += w * (_apart(c, b, grid) - _apart(c, a, grid))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mapper.graph.affinity import favourites
 from mapper.graph.rows import Rows
-from mapper.hop_refinement.mesh import CUT, DIAGONAL, NEAR, CoreMesh
+from mapper.hop_refinement.mesh import ADJACENT, CUT, DIAGONAL, CoreMesh
 from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
 PARTNERS = 10  # partners of a part, at most, unless it is a top partner of another
@@ -27,7 +27,7 @@ def pairs_of(
     """
     if mesh.most == CUT:
         return partners(rows, core, mesh.capacities.size, team)
-    return list(mesh.pairs((*NEAR, *DIAGONAL) if corners else NEAR))
+    return list(mesh.pairs((*ADJACENT, *DIAGONAL) if corners else ADJACENT))
 
 
 def partners(

@@ -26,7 +26,7 @@ from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
 TURNS = 3  # groups of neurons that move one group at a time
-LARGEST = 2**31 - 1
+INT32_MOST = 2**31 - 1
 
 
 @njit(cache=True, nogil=True)
@@ -97,9 +97,9 @@ def refine_streamed(
         for start, pins, weights in nets.stream(team):
             cost += int(_add_gains(start, pins, weights, part, now, count, gain))
         better = np.flatnonzero(gain > 0)
-        gains = np.minimum(gain[better], LARGEST).astype(np.int32)
+        gains = np.minimum(gain[better], INT32_MOST).astype(np.int32)
         # the connection between two vertices that would swap is unknown, so none swap
-        apart = np.full_like(gains, LARGEST)
+        apart = np.full_like(gains, INT32_MOST)
         table = np.stack([better.astype(np.int32), now[better], gains, apart])
         order = np.argsort(-gains, kind="stable")
         floor = np.zeros_like(capacities)

@@ -27,7 +27,7 @@ from mapper.runtime.checkpoint import Arrays
 from mapper.runtime.context import Context
 
 LEAST = 200_000  # proposals in total, at least
-MOST = 600_000_000  # slots that all proposals visit, approximately
+MOST_SLOTS = 600_000_000  # slots that all proposals visit, approximately
 SLOTS = 4  # visits per slot and proposal
 FEWEST = 4  # targets that represent a net, at least
 DELIVERIES = {"synapse": SYNAPSE, "core": CORE, "tree": TREE}
@@ -71,7 +71,7 @@ def targets_seen(vertices: int, context: Context) -> int:
 
 def _most(context: Context) -> int:
     """Return the number of slots that all proposals may visit, approximately."""
-    return max(1, int(MOST * context.plan.net_work))
+    return max(1, int(MOST_SLOTS * context.plan.net_work))
 
 
 def _wanted(vertices: int, context: Context) -> int:

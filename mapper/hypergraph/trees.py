@@ -23,7 +23,7 @@ from mapper.hypergraph.members import members_of, relocate, swap
 from mapper.runtime.random import accepted, next_random
 from mapper.runtime.stopping import Stop, slices
 
-NEAR = 600  # of 1024 proposals: to a core that a net of the vertex reaches; else an adjacent core
+TO_REACHED = 600  # of 1024 proposals: to a core that a net of the vertex reaches; else adjacent
 SPARE = 16  # slots per core beyond the vertices of the fullest core
 
 
@@ -234,7 +234,7 @@ def _put(t, v, b):
 def propose(t, v, width, height, state):
     """Return a proposed core for v, possibly its own or an unusable one; -1 for none."""
     a = t.core[v]
-    if next_random(state) % 1024 < NEAR:
+    if next_random(state) % 1024 < TO_REACHED:
         degree = t.vertex_start[v + 1] - t.vertex_start[v]
         e = t.nets[t.vertex_start[v] + next_random(state) % degree]
         pick = next_random(state) % np.int64(t.used[e] + 1)

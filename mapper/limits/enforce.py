@@ -32,7 +32,7 @@ ROUNDS = 12  # visits to the parts above a limit per pass
 PAIR_BYTES = 24  # bytes per (source, part) pair: key, count and as much slack
 ROW_BYTES = 4
 STALL = 0.99  # a pass that leaves more than this share of the excess counts as stalled
-FEW = 6  # stalled passes in a row that end a repair
+STALLED_PASSES = 6  # stalled passes in a row that end a repair
 CHAINS, MORE_CHAINS = 48, 1 << 14  # chains tried per part; total over the last few parts
 WORK = 100  # maximum visits per gathered source in a pass
 LEAST_WORK = 50_000_000  # source visits that are always allowed
@@ -176,7 +176,7 @@ def repair(
         use = load.count(place[items.item], parts, team)
         before, left = left, int(excess(use.table, limits, weight).sum())
         stalled = stalled + 1 if left > STALL * before or _hopeless(before, left, number) else 0
-        if stalled == FEW:
+        if stalled == STALLED_PASSES:
             effort.stopped = True
             break
     return use

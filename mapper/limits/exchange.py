@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mapper.runtime.random import draw_star
 
-NEAR, SPREAD, ROOMY = 6, 12, 6  # candidates: parts of sources, random parts, parts with slack
+OF_SOURCES, SPREAD, ROOMY = 6, 12, 6  # candidates: parts of sources, random parts, parts with slack
 SAMPLE = 64  # sources of a vertex whose parts are looked up
 LINKS = 12  # second moves tried after each first move of a chain
 
@@ -271,7 +271,7 @@ def _candidates(v, part, net, targets, turn, state, out):
     length = end[v] - start[v]
     step = max(1, length // SAMPLE)
     for e in range(start[v], end[v], step):
-        if count == NEAR:
+        if count == OF_SOURCES:
             break
         k = part[item[rows[e]]]
         known = k == own or not active[k]
@@ -311,7 +311,7 @@ def _relieve(queue, targets, lists, net, search, work, chains, state):
     next_empty = 0
     inside = np.empty(fixed.size, np.int64)
     value = np.empty(fixed.size, np.float64)
-    wanted = np.empty(NEAR + SPREAD + ROOMY + 2, np.int64)
+    wanted = np.empty(OF_SOURCES + SPREAD + ROOMY + 2, np.int64)
     for c in queue:
         if _over(use, limits, weight, c) == 0:
             continue

@@ -22,7 +22,7 @@ from mapper.partitioning.recursive_splitting import Splitting, split_parts
 from mapper.runtime.sample import LEVEL_DEGREE
 from mapper.runtime.threads import ThreadTeam
 
-NEAR = 1.01  # ratio to its share that a part may hold before its last cut
+LAST_CUT_SLACK = 1.01  # ratio to its share that a part may hold before its last cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,10 @@ def block_bounds(
     share: a full part has no slack left inside, where it is worth more than at its border.
     """
     share = size * cores / cores.sum()
-    capacities = np.floor(np.minimum(share * NEAR + largest, cores * capacity)).astype(np.int64)
-    floor = np.ceil(share / NEAR**2 - largest).astype(np.int64)
+    capacities = np.floor(np.minimum(share * LAST_CUT_SLACK + largest, cores * capacity)).astype(
+        np.int64
+    )
+    floor = np.ceil(share / LAST_CUT_SLACK**2 - largest).astype(np.int64)
     single = cores == 1
     return np.where(single, capacity, capacities), np.where(single, 0, np.maximum(floor, 0))
 

@@ -25,7 +25,7 @@ from mapper.partitioning.multilevel_bisection import BisectionEffort, bisect_gra
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam
 
-NEAR = 1 << 16  # vertices of a part up to which places take two bytes
+NARROW_VERTICES = 1 << 16  # vertices of a part up to which places take two bytes
 LIGHT = 1 << 8  # smaller weights take one byte
 
 
@@ -229,7 +229,7 @@ def split_parts(
     """
     parts = cores.size
     members, start, rank = by_label(part, parts)
-    near = bool(np.diff(start).max() <= NEAR)
+    near = bool(np.diff(start).max() <= NARROW_VERTICES)
     light = rows.heaviest < LIGHT
 
     def given(one: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

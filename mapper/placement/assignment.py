@@ -15,7 +15,7 @@ from numba import njit
 from chipsim.chip.machine import STRAIGHT
 from mapper.graph.distance import along
 
-LARGEST = np.int64(1) << np.int64(62)
+UNREACHED = np.int64(1) << np.int64(62)
 
 
 @njit(cache=True, nogil=True)
@@ -51,7 +51,7 @@ def _reduce(cost, row_of, column_of, price, free):
             i = free[k]
             k += 1
             bids += 1
-            first = second = LARGEST
+            first = second = UNREACHED
             j1 = j2 = -1
             for j in range(n):
                 reduced = cost[i, j] - price[j]

@@ -13,7 +13,7 @@ from mapper.placement.region import Region
 from mapper.placement.traffic import Traffic
 
 SMALL = 16  # components with fewer groups share an area
-MOST = 128  # number of areas, approximately; larger graphs have a larger minimum size
+MOST_AREAS = 128  # number of areas, approximately; larger graphs have a larger minimum size
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def _kinds(traffic: Traffic) -> tuple[NDArray[np.int64], NDArray[np.int64], NDAr
     n = traffic.size
     count, label = components(traffic.indptr, traffic.ids)
     size = np.bincount(label, minlength=count)
-    large = size >= max(SMALL, n // MOST)
+    large = size >= max(SMALL, n // MOST_AREAS)
     ranked = np.flatnonzero(large)
     ranked = ranked[np.argsort(-size[ranked], kind="stable")]
     number = np.full(count, ranked.size)

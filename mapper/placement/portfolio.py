@@ -32,10 +32,10 @@ from mapper.runtime.callbacks import OnPlacement, ignore
 from mapper.runtime.time_plan import GROWTH, STANDARD
 from storage.parallel import map_ordered
 
-FEW = 2048  # groups below which the work of annealing is proportional to their number
+FEW_GROUPS = 2048  # groups below which the work of annealing is proportional to their number
 LONG = 20e6  # nanoseconds of an annealing run from which several run in parallel
 SMALL = 1100  # groups up to which several annealing runs are made
-MOST = 1000.0  # proposals per group and temperature in these runs
+MOST_PROPOSALS = 1000.0  # proposals per group and temperature in these runs
 MANY = 16384  # groups above which coarse groups are placed first
 HOPELESS = 2  # starts above this ratio to the cheapest start are not tried
 
@@ -44,7 +44,7 @@ HOPELESS = 2  # starts above this ratio to the cheapest start are not tried
 class PlacementEffort:
     """The work that a preset spends on a placement.
 
-    work : annealing, nanoseconds of one core, for `FEW` to `STANDARD` groups
+    work : annealing, nanoseconds of one core, for `FEW_GROUPS` to `STANDARD` groups
     least : the same for the smallest graphs
     search : of rotations of the eigenvectors
     tried : starts that are annealed briefly before one is chosen
@@ -193,7 +193,7 @@ def _annealings(
     # threads of shorter runs wait for the interpreter lock longer than they save
     threads = problem.threads if schedule.work > LONG else 1
     waves = max(2, repeats // len(spend.temperatures))
-    schedule = replace(schedule, rounds=spend.rounds, most=MOST)
+    schedule = replace(schedule, rounds=spend.rounds, most=MOST_PROPOSALS)
     for wave in range(waves):  # start from the best three, then from the best
         ranked = sorted(found, key=lambda one: one.cost)[: 3 if wave < waves - 1 else 1]
         tasks: list[tuple[Placed, Placer]] = [
@@ -219,7 +219,7 @@ def _finish(
 
 def _work(problem: Problem, spend: PlacementEffort) -> float:
     """Return nanoseconds of annealing: linear in size up to FEW groups, a power above STANDARD."""
-    work = max(spend.least, spend.work * min(1.0, problem.size / FEW))
+    work = max(spend.least, spend.work * min(1.0, problem.size / FEW_GROUPS))
     return work * max(1.0, problem.size / STANDARD) ** GROWTH
 
 

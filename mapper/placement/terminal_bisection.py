@@ -25,7 +25,7 @@ from mapper.placement.legalise import split_cells
 from mapper.placement.placer import Placed, Placer, Places, Problem
 from mapper.placement.traffic import Traffic
 
-LARGEST = 1 << 20  # weights are scaled down to this, to avoid overflow of sums
+MOST_WEIGHT = 1 << 20  # weights are scaled down to this, to avoid overflow of sums
 PIECES = 64  # pieces cut between two checks of the clock
 SMALL = 64  # pieces of up to this many groups are cut without smoothing
 
@@ -164,7 +164,7 @@ def place_by_cuts(
     n = traffic.size
     splits = split_cells(cells, axes)
     places = axes.places(splits.cells)
-    scale = max(1.0, float(traffic.weights.max(initial=0)) / LARGEST)
+    scale = max(1.0, float(traffic.weights.max(initial=0)) / MOST_WEIGHT)
     scaled = traffic._replace(weights=np.rint(traffic.weights / scale).astype(np.int64))
     each = BisectionEffort(effort.tries, effort.passes, effort.smoothing)
     order = rng.permutation(n)

@@ -22,7 +22,7 @@ from storage.typed import Plain, Whole, convert
 
 PORTFOLIO_FILE = "portfolio.json"
 SCHEMA = 1
-LARGEST = 256 << 20  # bytes: 100,000 runs with their figures
+MOST_FILE_BYTES = 256 << 20  # bytes: 100,000 runs with their figures
 
 
 class Tool(Struct):
@@ -177,7 +177,9 @@ def read_portfolio(folder: Path) -> PortfolioFile:
     """Read the portfolio.json of a folder; raises `MapperError` if it is damaged."""
     path = folder / PORTFOLIO_FILE
     try:
-        return PortfolioFile(folder, convert(parse_json(read_input(path, LARGEST)), Portfolio))
+        return PortfolioFile(
+            folder, convert(parse_json(read_input(path, MOST_FILE_BYTES)), Portfolio)
+        )
     except BadInputError as error:
         raise MapperError(str(error)) from error
     except ValueError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from storage.store.traffic import LARGEST, RATES, UNIFORM, WEIGHTS, describe
+from storage.store.traffic import LARGEST_WEIGHT, RATES, UNIFORM, WEIGHTS, describe
 
 Metrics = Mapping[str, Any]
 Traffic = Mapping[str, Any] | None
@@ -66,7 +66,7 @@ def rate_line(traffic: Traffic) -> str:
     rate = {WEIGHTS: "firing rates", UNIFORM: "1", RATES: "firing rates"}.get(
         str((traffic or {}).get("source")), "not recorded"
     )
-    if traffic is not None and traffic.get("multicast") == LARGEST:
+    if traffic is not None and traffic.get("multicast") == LARGEST_WEIGHT:
         rate = "largest weight of the neuron"
     return f"rate: {rate}"
 

@@ -35,8 +35,8 @@ MOST_IN_ONE = 1 << 28
 """Maximum number of neurons of a mapping in one file."""
 RANGE = 1 << 26
 """Neurons per range: 256 MiB."""
-LARGEST = 1 << 24  # bytes of mapping.json
-PIECE = 1 << 22  # neurons per write
+MOST_JSON_BYTES = 1 << 24  # bytes of mapping.json
+WRITTEN_NEURONS = 1 << 22  # neurons per write
 
 
 Positive = Annotated[int, Meta(ge=1, le=2**31 - 1)]
@@ -117,8 +117,8 @@ def _save_range(path: Path, core: NDArray[np.int32]) -> RangeFile:
     crc = 0
     with PartialFile(path) as file:
         file.write(head.getvalue())
-        for first in range(0, core.size, PIECE):
-            ids = core[first : first + PIECE].astype("<i4").tobytes()
+        for first in range(0, core.size, WRITTEN_NEURONS):
+            ids = core[first : first + WRITTEN_NEURONS].astype("<i4").tobytes()
             crc = zlib.crc32(ids, crc)
             file.write(ids)
         found = RangeFile(file.position, crc)
@@ -129,7 +129,7 @@ def _save_range(path: Path, core: NDArray[np.int32]) -> RangeFile:
 def read_index(path: Path) -> RangedMapping:
     """Read mapping.json; raises `MapperError`."""
     try:
-        index = convert(parse_json(read_input(path, LARGEST)), RangedMapping)
+        index = convert(parse_json(read_input(path, MOST_JSON_BYTES)), RangedMapping)
         count = -(-index.neurons // index.range)
         if len(index.files) != count:
             raise ValueError(
@@ -179,8 +179,8 @@ def _load_range(path: Path, listed: RangeFile, core: NDArray[np.int32]) -> None:
                 raise ValueError(
                     f"the array is {dtype} of shape {shape}, not {core.dtype} of {core.shape}"
                 )
-            for first in range(0, core.size, PIECE):
-                piece = core[first : first + PIECE]
+            for first in range(0, core.size, WRITTEN_NEURONS):
+                piece = core[first : first + WRITTEN_NEURONS]
                 ids = file.read(piece.nbytes)
                 piece[:] = np.frombuffer(ids, core.dtype)
                 crc = zlib.crc32(ids, crc)

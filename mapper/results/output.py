@@ -19,7 +19,7 @@ from mapper.results.mapping import Mapping
 from mapper.results.mapping_file import save_mapping_in
 from mapper.results.output_folder import IMPORTED
 from mapper.results.output_folder import REPORT as REPORT
-from mapper.results.report_file import LARGEST, SCHEMA, Report
+from mapper.results.report_file import MOST_REPORT_BYTES, SCHEMA, Report
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.planning import enough_memory
 from mapper.settings import Settings
@@ -168,7 +168,7 @@ def read_report(folder: Path) -> dict[str, Any]:
     if not path.exists():
         raise MapperError(f"{folder}: has no {REPORT}; name the output folder of a run")
     try:
-        report = parse_json(read_input(path, LARGEST))
+        report = parse_json(read_input(path, MOST_REPORT_BYTES))
     except BadInputError as error:
         raise MapperError(str(error)) from error
     except ValueError as error:

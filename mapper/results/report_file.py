@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from storage.typed import Amount, Open, Plain, Whole
 
 SCHEMA = 1
-LARGEST = 32 << 20  # bytes: a chip may list a million unavailable cores
+MOST_REPORT_BYTES = 32 << 20  # bytes: a chip may list a million unavailable cores
 
 Path = Annotated[str, Meta(pattern="^[^\x00]*$", description="a path")]
 Measured = Amount | None

@@ -38,8 +38,8 @@ INNER_ENTRY = {False: 2.05, True: 2.85}  # packed bytes per inner entry, by `sca
 LEVEL_ENTRY = 2.6  # packed bytes per connection between clusters, for the exchange of rows
 REPEATED = 1.5  # ratio to the bytes per entry of all rows: repetitions occur here as well
 FAR = 0.095  # share of long-range synapses, which rarely share their pair of cores
-NEAR = 24  # other cores that most synapses of a core lead to
-FEW = 255  # smaller numbers take one byte
+NEAR_CORES = 24  # other cores that most synapses of a core lead to
+BYTE_MOST = 255  # smaller numbers take one byte
 SPARSE = 16  # ratio of all sums to nonzero ones above which only the latter are sent
 PAIR = 6.0  # packed bytes per pair of groups with traffic, per chunk
 SWEPT_PAIR = 2.0  # bytes per pair of cores with traffic in scoring: place and sum
@@ -147,7 +147,7 @@ def packed_bytes(labels: float) -> float:
 def _pairs(sources: float, parts: int, synapses: float) -> float:
     """Return the expected number of core pairs with traffic, for some source cores."""
     every = max(1.0, sources * parts)
-    near = min(NEAR, parts) * sources
+    near = min(NEAR_CORES, parts) * sources
     return min(every, near + every * (1 - exp(-FAR * synapses / every)))
 
 
@@ -159,11 +159,11 @@ def _matrix_bytes(network: NetworkFile, parts: int) -> float:
     if SPARSE * found <= every:
         return found * (GAP + unit)
     # the largest sums follow separately
-    return unit * every + (4 - unit) * min(every, NEAR / 2 * parts)
+    return unit * every + (4 - unit) * min(every, NEAR_CORES / 2 * parts)
 
 
 def _unit(mean: float) -> int:
-    return 1 if mean < FEW else 2 if mean < FEW**2 else 4
+    return 1 if mean < BYTE_MOST else 2 if mean < BYTE_MOST**2 else 4
 
 
 def _scored_bytes(network: NetworkFile, chip: Chip, plan: Plan, parts: int, count: int) -> float:

@@ -33,7 +33,7 @@ TERMINATE = 0.95  # share of its memory above which a worker is terminated
 SHARD_ENTRIES = 1 << 23
 RESULT_BYTES = 8  # upper bound of bytes per entry in packed results
 SECTION_BYTES = 6  # bytes per entry of a shard in a run file, packed, and while it is held
-PIECE = 1 << 19  # connections between clusters that are sorted and packed at a time
+SORTED_CONNECTIONS = 1 << 19  # connections between clusters that are sorted and packed at a time
 PIECE_BYTES = 80  # bytes per connection of a piece: two received for each one sorted and packed
 MADE_BYTES = 48  # bytes per received connection while rows are built: as received, and sorted
 LEAST_SHARDS = 256  # least number of shards, if there are as many chunks, for load balance
@@ -193,6 +193,6 @@ def _plan_levels(network: NetworkFile, plan: Plan, m: int, threads: int) -> _Lev
     scratch = threads * NEURON_BYTES_PER_THREAD * vertices[0]
     return _Levels(
         int(4 * n + NEURON_BYTES["coarsen"] * at_once + scratch),
-        threads * PIECE_BYTES * min(PIECE, sent) + SECTION_BYTES * sent,
+        threads * PIECE_BYTES * min(SORTED_CONNECTIONS, sent) + SECTION_BYTES * sent,
         int(LEVEL_ROW_BYTES * sum(plan.contractions[:2])),
     )

@@ -11,7 +11,7 @@ from typing import Any
 from storage.closing import Closing
 from storage.files import write_error, writing
 
-PIECE = 1 << 22  # bytes copied at a time
+COPIED_BYTES = 1 << 22  # bytes copied at a time
 
 
 class NamelessFile(Closing):
@@ -40,7 +40,7 @@ class NamelessFile(Closing):
         try:
             with path.open("xb") as file:
                 place = 0
-                while piece := os.pread(self._descriptor, PIECE, place):
+                while piece := os.pread(self._descriptor, COPIED_BYTES, place):
                     file.write(piece)
                     place += len(piece)
                 file.flush()
@@ -51,7 +51,7 @@ class NamelessFile(Closing):
     def __getstate__(self) -> bytes:
         pieces: list[bytes] = []
         place = 0
-        while piece := os.pread(self._descriptor, PIECE, place):
+        while piece := os.pread(self._descriptor, COPIED_BYTES, place):
             pieces.append(piece)
             place += len(piece)
         return b"".join(pieces)

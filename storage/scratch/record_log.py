@@ -45,7 +45,7 @@ _HEADING = struct.Struct("<16s12sI")
 _HEAD = struct.Struct("<IIIIQ")
 _PLACE = struct.Struct("<Q")
 MOST_NAME = 1 << 16  # bytes
-PIECE = 1 << 22  # bytes checked at a time
+CHECKED_BYTES = 1 << 22  # bytes checked at a time
 
 
 class RecordLog(Closing):
@@ -123,8 +123,8 @@ class RecordLog(Closing):
 
     def _crc(self, start: int, length: int) -> int:
         crc = 0
-        for at in range(start, start + length, PIECE):
-            crc = isal_zlib.crc32(self._read(at, min(PIECE, start + length - at)), crc)
+        for at in range(start, start + length, CHECKED_BYTES):
+            crc = isal_zlib.crc32(self._read(at, min(CHECKED_BYTES, start + length - at)), crc)
         return crc
 
     def _read(self, place: int, size: int) -> bytes:

@@ -14,7 +14,7 @@ from storage.quantise import MAX_DECIMALS, Rounding, to_units
 from storage.sorting.radix import sort_packed, sort_pairs
 from storage.sorting.runs import EXACT_BELOW, RecordLayout, Run, RunStore, Unpacking, _gather
 
-PIECE = 1 << 20  # records of a run unpacked at a time
+UNPACKED_RECORDS = 1 << 20  # records of a run unpacked at a time
 
 
 @njit(cache=True, nogil=True)
@@ -134,7 +134,10 @@ def gather_range(
     buckets = store.buckets_of(first, last)
     bucket, behind = buckets.start - run.first, buckets.stop - run.first
     while bucket < behind:  # a piece of buckets at a time
-        stop = int(np.searchsorted(run.starts, run.starts[bucket] + PIECE, side="right")) - 1
+        stop = (
+            int(np.searchsorted(run.starts, run.starts[bucket] + UNPACKED_RECORDS, side="right"))
+            - 1
+        )
         stop = min(max(stop, bucket + 1), behind)
         starts = run.starts[bucket : stop + 1]
         data = run.read(int(starts[0]), int(starts[-1]))

@@ -37,7 +37,7 @@ _UTF8 = 1 << 11
 _NEWEST = 63  # newest supported version of the specification, in tenths
 _FAR = 2**62  # past the end of any file
 DIGITS = 8  # of the numbers in member names
-PIECE = 1 << 20  # bytes of the directory parsed at a time; longer than any record
+PARSED_BYTES = 1 << 20  # bytes of the directory parsed at a time; longer than any record
 
 Places = NDArray[np.int64]
 _Kind = TypeVar("_Kind", bound=np.generic)
@@ -202,7 +202,7 @@ class ArchiveIndex:
             raise ValueError("Bad offset for central directory")
         rest, at = b"", 0
         while at < length:
-            piece = self._blob.read(start + at, min(PIECE, length - at))
+            piece = self._blob.read(start + at, min(PARSED_BYTES, length - at))
             at += len(piece)
             last = at == length or not piece  # the file ends before its directory
             data = rest + piece

@@ -19,7 +19,7 @@ from storage.store.network import RATE
 TRAFFIC: Final = "traffic"  # key of the provenance
 WEIGHTS, RATES, UNIFORM = "weights", "rates", "uniform"
 SOURCES = (WEIGHTS, RATES, UNIFORM)
-LARGEST: Final = "largest weight"
+LARGEST_WEIGHT: Final = "largest weight"
 WEIGHTS_ROUNDED: Final = "weights_rounded"
 """Key of the provenance: number of synapses whose traffic is not a whole number of its unit."""
 WEIGHTS_ERROR: Final = "weights_error"
@@ -94,7 +94,7 @@ def traffic_of(meta: NetworkMeta) -> dict[str, str]:
             found["file"] = meta.provenance["rates"]
     else:
         found = {"source": WEIGHTS}
-    return {**found, "multicast": "rates" if rated else LARGEST}
+    return {**found, "multicast": "rates" if rated else LARGEST_WEIGHT}
 
 
 def describe(traffic: Mapping[str, Any] | None) -> str:

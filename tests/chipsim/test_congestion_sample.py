@@ -72,7 +72,7 @@ def test_a_sample_is_near_all_traffic(
     whole = measured(source)
     assert whole.congestion_sample is None
     exact = summarise(CHIP, whole)
-    monkeypatch.setattr(congestion_sample, "NEAR", 4)
+    monkeypatch.setattr(congestion_sample, "NEARBY_STEPS", 4)
     monkeypatch.setattr(congestion_sample, "ROUTERS_PER_CORE", 1200)  # of up to 4,096
     found = measured(source)
     sample = found.congestion_sample
@@ -107,7 +107,7 @@ def far_pairs(traffic: Traffic) -> int:
 
 
 @pytest.mark.jit
-@pytest.mark.parametrize("limit", ["ROUTERS_PER_CORE", "NEAR"])
+@pytest.mark.parametrize("limit", ["ROUTERS_PER_CORE", "NEARBY_STEPS"])
 def test_nothing_changes_up_to_the_limit(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small boxes, and all traffic nearby."""
     source = Source(3, 9, 5)

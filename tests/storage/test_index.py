@@ -144,7 +144,7 @@ def test_records_across_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     expected = found(path)
     assert expected == members(path)
     for piece in range(100, 140):
-        monkeypatch.setattr("storage.store.index.PIECE", piece)
+        monkeypatch.setattr("storage.store.index.PARSED_BYTES", piece)
         assert found(path) == expected
 
 

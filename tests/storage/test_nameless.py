@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from storage.errors import WriteError
-from storage.scratch.nameless import PIECE, NamelessFile
+from storage.scratch.nameless import COPIED_BYTES, NamelessFile
 
-CONTENT = random.Random(1).randbytes(PIECE + 123)
+CONTENT = random.Random(1).randbytes(COPIED_BYTES + 123)
 
 
 @pytest.fixture

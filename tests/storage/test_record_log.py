@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from storage.errors import CorruptError
-from storage.scratch.record_log import PIECE, RecordLog
+from storage.scratch.record_log import CHECKED_BYTES, RecordLog
 
 PAGE = 4096
 
@@ -121,7 +121,7 @@ def test_a_file_truncated_while_open(tmp_path: Path) -> None:
 
 def test_large_values_and_threads(tmp_path: Path) -> None:
     """Values are checked piece by piece; concurrent reads and writes do not interfere."""
-    large = random.Random(5).randbytes(PIECE + 17)
+    large = random.Random(5).randbytes(CHECKED_BYTES + 17)
 
     def work(number: int) -> None:
         for k in range(30):

@@ -16,7 +16,7 @@ from mapper.compiler.codegen.alu import alu
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.ir.node import Conv, Node, Sign, Threshold, Window
 from mapper.compiler.memory.planner import blocks_of, blocks_of_vector
-from mapper.compiler.numerics.binary import MOST, packed, unused_bits
+from mapper.compiler.numerics.binary import INT32_MOST, packed, unused_bits
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.steps import Touch
 from mapper.compiler.program.tables import Tables, lanes_of
@@ -141,7 +141,7 @@ def threshold_record(tables: Tables, node: Node, blocks: Span, rows: int, label:
         assert isinstance(operator, Sign)
         least = np.full(channels, node.inputs[0].zero_point, np.int64)
         flip = np.zeros(channels, np.int64)
-    whole = np.full(blocks_of(channels, rows) * rows, MOST, np.int64)
+    whole = np.full(blocks_of(channels, rows) * rows, INT32_MOST, np.int64)
     whole[:channels] = least
     groups = [lanes_of(whole, rows), lanes_of(flip, rows)]
     words = [np.zeros(PARAMETER_LANES, np.int64)]

@@ -28,9 +28,9 @@ from mapper.compiler.program.inputs import Span
 from mapper.compiler.tiling.tiles import extent_of
 from mapper.errors import DoesNotFitError
 
-NEAR = 1.005
+PERIOD_ACCURACY = 1.005
 """Relative accuracy of the shortest period."""
-MOST = 64  # maximum period, as a multiple of the lower bound
+MOST_PERIODS = 64  # maximum period, as a multiple of the lower bound
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 """Numbers of units of a layer that are measured."""
 LEAST_SHARE = 1 / 16
@@ -129,13 +129,13 @@ class Line:
         """
         whole = sum(self._whole(number) for number in range(len(self.rows)))
         low = max(1.0, whole / self.cores, least)
-        high, found, most = low, self.cut(int(low)), MOST * low
+        high, found, most = low, self.cut(int(low)), MOST_PERIODS * low
         while found is None:
             if high > most:
                 self._refuse()
             low, high = high, 1.25 * high
             found = self.cut(int(high))
-        while high / low > NEAR:
+        while high / low > PERIOD_ACCURACY:
             middle = (low * high) ** 0.5
             tried = self.cut(int(middle))
             if tried is None:

@@ -18,7 +18,7 @@ from mapper.errors import MapperError
 
 Int64 = NDArray[np.int64]
 Floats = NDArray[np.float64]
-LEAST, MOST = -(1 << 31), (1 << 31) - 1  # range of an accumulator
+LEAST, INT32_MOST = -(1 << 31), (1 << 31) - 1  # range of an accumulator
 TOLERANCE = 1e-4  # relative tolerance for the magnitudes in a binary kernel
 
 
@@ -108,9 +108,9 @@ def thresholds(steps: Steps, where: str) -> Thresholds:
     zero = np.where(flat, 0.0, zero)
     least = np.where(rising, np.ceil(zero), np.floor(zero) + 1)
     # a constant has the same sign for all sums
-    least = np.where(flat, float(LEAST), np.clip(least, LEAST, MOST)).astype(np.int64)
+    least = np.where(flat, float(LEAST), np.clip(least, LEAST, INT32_MOST)).astype(np.int64)
     flip = np.where(flat, constant < 0, ~rising).astype(np.int64)
-    inside = ~flat & (least > LEAST + 2) & (least < MOST - 2)
+    inside = ~flat & (least > LEAST + 2) & (least < INT32_MOST - 2)
     settled = np.zeros(least.shape, bool)
     best = least
     for step in (0, -1, 1, -2, 2):  # rounding in float64 may shift the threshold

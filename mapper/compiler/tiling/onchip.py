@@ -33,7 +33,7 @@ from mapper.errors import DoesNotFitError
 
 FOLLOWED = 12  # cuts per layer whose tiles are followed
 PADDED = 4  # cuts that are also tried without products with padding
-FEW = 2  # additional cuts into equal tiles, which need fewer micro-ops
+EQUAL_CUTS = 2  # additional cuts into equal tiles, which need fewer micro-ops
 AHEAD = 3  # layers that are followed after the layer whose cut is chosen
 MICRO_OP = (0.0, 0.25, 1.0, 4.0)  # cycles per micro-op in the objective, tried in order
 INSTRUCTION = 0.25  # cycles per instruction in the objective
@@ -130,7 +130,7 @@ def choices(
     known = found[0].tiles[0]
     around = 2 if macro.windows is None else 0  # windows have no halo
     ranked = sorted(cuts[1:], key=lambda cut: _estimate(cut, cuts[0], known, extent, around))
-    alike = [cut for cut in ranked if _even_tiles(cut, extent)][:FEW]  # fewer kinds of tiles
+    alike = [cut for cut in ranked if _even_tiles(cut, extent)][:EQUAL_CUTS]  # fewer kinds of tiles
     followed = list(dict.fromkeys([*ranked[:FOLLOWED], *alike]))
     window = window_of(macro.nodes[0])
     if macro.conv is not None and window is not None and any(window.pad):

@@ -43,7 +43,7 @@ from storage.parallel import map_ordered
 BEST = 64  # tilings that are evaluated step by step
 SOME = 64  # minimum number of tile sizes that are ranked
 WIDE = 1.15  # tile sizes within this factor of the lower bound are always ranked
-NEAR = 0.97  # tile sizes are ranked if their lower bound times this is among the best
+RANKED_SHARE = 0.97  # tile sizes are ranked if their lower bound times this is among the best
 
 
 class Found(NamedTuple):
@@ -64,7 +64,7 @@ def search(layer: LoopNest, shape: NpuShape, fixed: Mapping[int, int] | None = N
     least = _least_cycles(layer, sizes, held, shape)
     kept = least <= max(np.sort(least)[:SOME][-1], WIDE * least.min())
     cycles, bits = modelled(layer, sizes[:, kept], held[kept], shape)
-    others = least * NEAR <= np.sort(cycles, axis=None)[:BEST][-1]
+    others = least * RANKED_SHARE <= np.sort(cycles, axis=None)[:BEST][-1]
     if (others & ~kept).any():
         kept |= others
         cycles, bits = modelled(layer, sizes[:, kept], held[kept], shape)

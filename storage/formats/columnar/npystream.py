@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from storage.closing import Closing
 
-PIECE = 1 << 18  # compressed bytes read at a time
+READ_BYTES = 1 << 18  # compressed bytes read at a time
 _LOCAL = struct.Struct("<26xHH")
 _HEADER = 4096  # most bytes of an array's header
 
@@ -96,7 +96,7 @@ class Column:
         while not self._inflater.eof:
             more = b""
             if self._inflater.needs_input:
-                more = self._packed(min(PIECE, self._packed_left))
+                more = self._packed(min(READ_BYTES, self._packed_left))
                 if not more:
                     break
             part: bytes = self._inflater.decompress(more, most)

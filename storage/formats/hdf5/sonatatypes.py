@@ -17,7 +17,7 @@ from storage.errors import BadInputError
 from storage.files import read_input
 
 FACTORS = ("syn_weight", "nsyns")  # factors of a weight
-MOST = 16 << 20  # bytes of a table
+MOST_TABLE_BYTES = 16 << 20  # bytes of a table
 LEFT_OUT = ("NULL", "NONE", "nan", "")
 
 Floats = NDArray[np.float64]
@@ -34,7 +34,7 @@ def read_types(path: Path | None) -> Types:
     if path is None:
         return {}
     try:
-        text = read_input(path, MOST).decode("utf-8", "replace")
+        text = read_input(path, MOST_TABLE_BYTES).decode("utf-8", "replace")
         lines = io.StringIO(text, newline="")
         rows = [row for row in csv.reader(lines, delimiter=" ", skipinitialspace=True) if row]
     except csv.Error as error:

@@ -26,8 +26,8 @@ from storage.formats.text.namedtable import Where, kept_lines
 from storage.formats.text.reader import TextReader
 from storage.store.meta import NetworkMeta
 
-PIECE = 1 << 20  # bytes of text read at a time
-MOST = 1 << 16  # most characters of a dictionary
+READ_BYTES = 1 << 20  # bytes of text read at a time
+MOST_CHARACTERS = 1 << 16  # most characters of a dictionary
 _NUMBER = r"[-+]?(?:\d++\.?+\d*+|\.\d++)(?:[eE][-+]?\d++)?+"  # possessive: no backtracking
 _PLAIN = re.compile(rf"\{{'weight': ({_NUMBER})\}}")
 _SCALAR = re.compile(rf"\bnp\.\w++\(({_NUMBER})\)")  # repr of numpy scalars since 2.0
@@ -87,7 +87,7 @@ class EdgeData:
             data: Any = {"weight": float(plain[1])}
         else:
             try:
-                if len(text) > MOST:
+                if len(text) > MOST_CHARACTERS:
                     raise ValueError
                 with warnings.catch_warnings(action="ignore"):  # invalid escapes in text
                     data = ast.literal_eval(_SCALAR.sub(r"\1", text))
@@ -138,7 +138,7 @@ def _pieces(
     reader: TextReader, mark: str | None
 ) -> Iterator[tuple[list[str], list[str], list[str], Where]]:
     """Yield sources, targets and data of some lines, and a function for the place of a line."""
-    for texts, where in kept_lines(reader, PIECE):
+    for texts, where in kept_lines(reader, READ_BYTES):
         found = [text.partition("{") for text in texts]
         ends = [_ends(head, mark) for head, _, _ in found]
         data = [brace + rest.rstrip() for _, brace, rest in found]

@@ -32,7 +32,7 @@ from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
 from storage.store.network import SIZE
 
-PIECE = 1 << 20
+READ_BYTES = 1 << 20
 LONGEST = 2 << 20  # most bytes of a tag, which the parser scans again with each piece
 EDGES = 1 << 16  # edges buffered as Python numbers
 MAX_TEXT = 64  # most characters of a weight or size
@@ -316,7 +316,7 @@ def load(job: ImportJob, columns: ColumnNames | None = None) -> NetworkMeta:
     names = NameTable(job.source, job.memory)
     with TextReader(job.source) as reader, EdgeSpool(job, names) as spool:
         parser = GraphMLParser(job.source, spool, names, wanted)
-        while piece := reader.raw_bytes(PIECE):
+        while piece := reader.raw_bytes(READ_BYTES):
             parser.feed(piece)
             names.require_memory(reader.fraction)
             job.progress(reader.fraction)

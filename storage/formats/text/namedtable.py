@@ -25,7 +25,7 @@ from storage.formats.text.heading import reason_of
 from storage.formats.text.reader import TextReader
 from storage.store.meta import NetworkMeta
 
-PIECE = 1 << 20  # bytes of text split at a time
+SPLIT_BYTES = 1 << 20  # bytes of text split at a time
 Where = Callable[[int], str]
 
 
@@ -56,7 +56,7 @@ class NamedTable:
 
     def pieces(self, wanted: Sequence[int]) -> Iterator[tuple[list[list[str]], Where]]:
         """Yield wanted columns of some rows, and a function that returns the place of a row."""
-        for texts, where in kept_lines(self._reader, PIECE):
+        for texts, where in kept_lines(self._reader, SPLIT_BYTES):
             rows = self._rows(texts, where)
             yield [list(map(itemgetter(place), rows)) for place in wanted], where
 

@@ -120,7 +120,7 @@ def test_two_levels_equal_one_process(
     rng = np.random.default_rng(seed)
     small_blocks(monkeypatch, int(rng.choice([1, 20, 10**6])))
     monkeypatch.setattr(sections, "FRAME", int(rng.choice([1, 4096])))
-    monkeypatch.setattr(sections, "PIECE", int(rng.choice([1, 40, 10**6])))
+    monkeypatch.setattr(sections, "SORTED_CONNECTIONS", int(rng.choice([1, 40, 10**6])))
     n = int(rng.integers(2, 200))
     graph = random_graph(rng, n, largest=9, sizes=4, block_size=int(rng.integers(1, 20)))
     with StandIn(tmp_path, int(rng.integers(1, 4))) as engine:

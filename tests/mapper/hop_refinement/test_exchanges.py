@@ -14,7 +14,7 @@ from mapper.graph.affinity import favourites
 from mapper.graph.by_label import ByLabel, by_label
 from mapper.graph.rows import HeldRows, Rows, StreamedRows
 from mapper.hop_refinement import tiles
-from mapper.hop_refinement.mesh import DIAGONAL, NEAR, CoreMesh
+from mapper.hop_refinement.mesh import ADJACENT, DIAGONAL, CoreMesh
 from mapper.hop_refinement.multilevel import pairwise_fm
 from mapper.hop_refinement.pairwise_fm import (
     Batch,
@@ -100,7 +100,7 @@ def test_pairs_of_a_mesh(seed: int) -> None:
     width, height = (int(number) for number in rng.integers(1, 8, 2))
     plane = random_plane(seed, width, height)
     mesh = CoreMesh(width, height, rng.integers(0, 4, width * height), coordinates=plane.axes)
-    steps = (*NEAR, *DIAGONAL, *FAR)
+    steps = (*ADJACENT, *DIAGONAL, *FAR)
     found: list[tuple[int, ...]] = []
     for pairs in mesh.pairs(steps):
         assert np.unique(pairs).size == pairs.size  # no duplicates in a set
@@ -132,7 +132,7 @@ def test_a_tile_gives_the_rows_of_all_pairs(memory: int) -> None:
             ((tile,), *others) = colours
             assert tile.cores.all()
             assert not any(others)
-            for pairs in mesh.pairs(NEAR):
+            for pairs in mesh.pairs(ADJACENT):
                 at = 0
                 for places, batch in tile.batches(pairs, core):
                     assert (places.start, batch.cores[pairs[places]].all()) == (at, True)

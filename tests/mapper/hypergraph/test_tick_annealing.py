@@ -156,7 +156,7 @@ def test_sampled_targets_represent_all(seed: int, delivery: str) -> None:
 def test_large_networks_are_refined_by_sampled_targets(
     folder: Path, streamed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in (("MOST", 2_000_000), ("LEAST", 20_000)):
+    for name, value in (("MOST_SLOTS", 2_000_000), ("LEAST", 20_000)):
         monkeypatch.setattr(f"mapper.hypergraph.tick_refinement.{name}", value)
     path = random_network(folder / "net.bin", 300, 6000)
     chip = Chip("c", 4, 4, neurons=100, delivery="core", time=TIME)

@@ -170,7 +170,7 @@ def test_relieve(seed: int) -> None:
     chains = int(rng.integers(0, 20))
     search = Search(
         case, listed.tolist(), lists_of(*lists), roomy.tolist(), empty.tolist(),
-        fixed.tolist(), Draws(int(state[0])), exchange.NEAR, exchange.SPREAD, exchange.ROOMY,
+        fixed.tolist(), Draws(int(state[0])), exchange.OF_SOURCES, exchange.SPREAD, exchange.ROOMY,
         exchange.SAMPLE, exchange.LINKS,
     )  # fmt: skip
     before, old = case.total(), place.copy()

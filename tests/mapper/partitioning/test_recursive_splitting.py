@@ -99,7 +99,7 @@ def test_memory_and_threads_change_nothing(seed: int) -> None:
     assert split(streamed, part, cores, stop, 300, 2)[0].tolist() == new.tolist()
 
 
-@pytest.mark.parametrize("name", ["NEAR", "LIGHT"])
+@pytest.mark.parametrize("name", ["NARROW_VERTICES", "LIGHT"])
 @pytest.mark.parametrize("seed", range(4))
 def test_the_width_of_gathered_rows_changes_nothing(
     seed: int, name: str, monkeypatch: pytest.MonkeyPatch

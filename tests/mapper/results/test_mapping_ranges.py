@@ -38,7 +38,7 @@ def ranged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Store mappings of more than 20 neurons in ranges of 16."""
     monkeypatch.setattr(mapping_ranges, "MOST_IN_ONE", 20)
     monkeypatch.setattr(mapping_ranges, "RANGE", 16)
-    monkeypatch.setattr(mapping_ranges, "PIECE", 5)
+    monkeypatch.setattr(mapping_ranges, "WRITTEN_NEURONS", 5)
 
 
 @pytest.fixture(params=["one file", "ranges"])

@@ -32,7 +32,7 @@ class Scored(NamedTuple):
 
 @pytest.fixture
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(congestion_sample, "NEAR", 4)
+    monkeypatch.setattr(congestion_sample, "NEARBY_STEPS", 4)
     monkeypatch.setattr(congestion_sample, "ROUTERS_PER_CORE", 80)
 
 

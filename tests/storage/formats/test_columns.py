@@ -263,7 +263,7 @@ def test_populations_against_python(
     text: bool, converted: Convert, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("storage.formats.text.reader.CHUNK_BYTES", 256)
-    monkeypatch.setattr("storage.formats.text.namedtable.PIECE", 256)
+    monkeypatch.setattr("storage.formats.text.namedtable.SPLIT_BYTES", 256)
     rng = np.random.default_rng(5)
     groups = [f"p{i}" if text else str(i) for i in (30, 4, 100, 7)]
     ids = rng.integers(0, 2**62, 6).tolist()

@@ -39,7 +39,7 @@ def document(body: str, default: str = "directed", keys: str = KEYS) -> str:
 def test_document(
     name: str, piece: int, converted: Convert, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(graphml, "PIECE", piece)
+    monkeypatch.setattr(graphml, "READ_BYTES", piece)
     monkeypatch.setattr(graphml, "EDGES", 1)
     path = converted(name, document(NODES + EDGES))
     assert edges_of(path) == {(0, 1): 2.5, (1, 2): 4}

@@ -157,7 +157,7 @@ def test_npz_in_pieces(
 ) -> None:
     """Arrays are read a few values and a few bytes at a time."""
     monkeypatch.setattr(scipynpz, "CHUNK", 5)
-    monkeypatch.setattr(npystream, "PIECE", 3)
+    monkeypatch.setattr(npystream, "READ_BYTES", 3)
     monkeypatch.setattr(scipynpz, "read_held", None)
     dense = random_matrix(20) * (np.arange(20) % 3 > 0)
     matrix: Any = scipy.sparse.coo_matrix(dense)

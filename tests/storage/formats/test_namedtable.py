@@ -45,7 +45,7 @@ def labels_of(path: Path) -> list[str] | None:
 def test_names(
     name: str, text: str, piece: int, converted: Convert, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(namedtable, "PIECE", piece)
+    monkeypatch.setattr(namedtable, "SPLIT_BYTES", piece)
     path = converted(name, text)
     assert edges_of(path) == {(0, 1): 2, (1, 2): 0.5}
     assert labels_of(path) == ["I1L", "I2L", "AVAR"]
@@ -79,7 +79,7 @@ def test_round_trip_of_any_names(
     csv.writer(stream).writerows([("source", "target", "w"), ("#\"'", "x", 1), *rows])
     (folder / "a.csv").write_text("source,target,w\nx,y,1\n" + stream.getvalue().split("\n", 2)[2])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(namedtable, "PIECE", 16 if small else 1 << 20)
+        patch.setattr(namedtable, "SPLIT_BYTES", 16 if small else 1 << 20)
         import_network(folder / "a.csv", folder / "net.bin", threads=1)
     names = list(dict.fromkeys(["x", "y", *(end for row in rows for end in row[:2])]))
     expected: dict[tuple[int, int], float] = {(0, 1): 1}

@@ -58,7 +58,7 @@ def test_networkx_weighted_edgelist(converted: Convert) -> None:
 
 @pytest.mark.parametrize("piece", [16, 1 << 20])
 def test_data_of_edges(piece: int, converted: Convert, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edgedata, "PIECE", piece)
+    monkeypatch.setattr(edgedata, "READ_BYTES", piece)
     text = (
         "# made by hand\n30 7 {}\n\n7 100 {'weight': -2.5e0, 'type': '{exc} #1'}\n"
         "100 30 {'weight': np.float64(0.5)}\n  7  30  {'weight': 4} \n30 100 {'w': 3}\n"

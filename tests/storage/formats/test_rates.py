@@ -73,7 +73,7 @@ def test_text(
     network: str, text: str, piece: int, networks: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(namedtable, "PIECE", piece)
+    monkeypatch.setattr(namedtable, "SPLIT_BYTES", piece)
     (tmp_path / "r.csv").write_text(text)
     assert rates_of(tmp_path / "r.csv", networks / network) == [1.5, 0, 4]
 
@@ -143,7 +143,7 @@ def test_spike_times_are_refused_as_rates(
 def test_rates_are_not_mistaken_for_spike_times(
     text: str, piece: int, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(namedtable, "PIECE", piece)
+    monkeypatch.setattr(namedtable, "SPLIT_BYTES", piece)
     (tmp_path / "r.csv").write_text(text)
     assert rates_of(tmp_path / "r.csv", networks / PLAIN) == [1.5, 0, 4]
 
@@ -151,7 +151,7 @@ def test_rates_are_not_mistaken_for_spike_times(
 def test_repeats_in_another_piece(
     networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(namedtable, "PIECE", 4)
+    monkeypatch.setattr(namedtable, "SPLIT_BYTES", 4)
     (tmp_path / "r.csv").write_text("0,1\n1,2\n2,1\n0,1\n")
     assert "line 4: neuron 0 has two rates" in message_of(tmp_path / "r.csv", networks / PLAIN)
 

@@ -22,7 +22,7 @@ not visible, and their kernels round halves of float32 products differently.
 """
 MARGIN = 10.0
 """Tolerance in dB: SQNR of a layer on other samples may be lower than predicted by this."""
-FEW = 30.0
+SPREAD_DB = 30.0
 """Tolerance in dB if a single element dominates the signal."""
 EXACT = 60.0
 """SQNR in dB of float32 results for the same numbers."""
@@ -168,7 +168,7 @@ def spread(power: float, fourth: float) -> float:
 
     power, fourth : sums of the second and the fourth powers of the elements
     """
-    return FEW * math.sqrt(fourth) / power if power else 0.0
+    return SPREAD_DB * math.sqrt(fourth) / power if power else 0.0
 
 
 def _whole(value: Array) -> Array:
