@@ -197,3 +197,36 @@ def f():
     typed, lazy = imports_of("mapper.some", ast.parse(source))
     assert typed == Import("mapper.some", "mapper.cli.main", "main", False, True)
     assert lazy == Import("mapper.some", "storage.store.codec", "_decode", True, False)
+
+
+VAGUE = {"LARGEST", "MOST", "NEAR", "PIECE", "FEW"}
+"""Names that do not say what they count."""
+
+
+def bound(node: ast.stmt) -> list[str]:
+    """Return the names that an assignment binds."""
+    if not isinstance(node, ast.Assign | ast.AnnAssign):
+        return []
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return [one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)]
+
+
+def test_constants_say_what_they_count() -> None:
+    wrong = [
+        f"{name}.{each}"
+        for name, tree in modules().items()
+        for node in tree.body
+        for each in bound(node)
+        if each in VAGUE
+    ]
+    assert not wrong
+
+
+def test_a_class_name_means_one_thing() -> None:
+    """At most two modules define a public class of the same name."""
+    found: dict[str, list[str]] = {}
+    for name, tree in modules().items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(name)
+    assert not {each: places for each, places in found.items() if len(places) > 2}

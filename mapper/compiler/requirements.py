@@ -9,7 +9,7 @@ from mapper.errors import MapperError
 
 
 def require_core(shape: NpuShape, settings: CompileSettings) -> None:
-    """Raise `MapperError` that names what a core lacks, and the presets that have it."""
+    """Raise `MapperError` that names the missing unit of a core, and the presets that have it."""
     if shape.rows != shape.columns:
         raise MapperError(
             f"npu {shape.name}: {shape.rows} rows and {shape.columns} columns; programs need "

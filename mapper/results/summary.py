@@ -58,7 +58,7 @@ def next_steps(page: str, details: str, *commands: str) -> list[Row]:
 def mapping_rows(
     report: Mapping[str, Any], traffic: Traffic, objective: str | None = None
 ) -> list[Row]:
-    """Return what a mapping costs: network, cores, three figures, and the bottleneck.
+    """Return the cost of a mapping: network, cores, three figures, and the bottleneck.
 
     report : with `network`, `chip` and `metrics` as in report.json
     objective : that the mapping was made for; None if it was made elsewhere
@@ -84,7 +84,7 @@ def mapping_rows(
 
 
 def _traffic_rows(metrics: Mapping[str, Any], traffic: Traffic, delivery: str) -> list[Row]:
-    """Return hops, packets or cut, and the busiest link, for what the chip sends for a spike."""
+    """Return hops, packets or cut, and the busiest link, for the packets that the chip sends."""
     spikes = are_spikes(traffic)
     if delivery == "synapse":
         unit = "per spike" if spikes else "per unit of weight"

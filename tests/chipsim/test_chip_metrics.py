@@ -368,7 +368,7 @@ def test_walks_are_binomial() -> None:
         for a in range(12):
             inside = comb(a + b, a) / 2 ** (a + b)
             assert walks.inside[b, a] == pytest.approx(inside, rel=1e-14)
-            # Entered the column in one of the rows up to b; likewise the row.
+            # Entered the column in one of the rows up to b; the same for the row.
             down = sum(comb(a - 1 + k, k) / 2 ** (a + k) for k in range(b + 1)) if a else 1.0
             across = sum(comb(b - 1 + k, k) / 2 ** (b + k) for k in range(a + 1)) if b else 1.0
             assert walks.down[b, a] == pytest.approx(down, rel=1e-14)
