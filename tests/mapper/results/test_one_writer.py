@@ -108,7 +108,7 @@ def test_pairs(files: Path) -> None:
             said = process.communicate()[1]
             codes.append(process.returncode)
             wanted = (
-                "has been writing it", "another process is writing it",  # before its number is written
+                "has been writing it", "another process is writing it",  # its number is missing yet
                 "exists; choose another folder",
             )  # fmt: skip
             assert process.returncode == 0 or any(text in said for text in wanted), said
