@@ -111,7 +111,7 @@ def mapped(
             )
         if request.settings.objective == "hops" and settings.objective != HOPS[chip.delivery]:
             listener.note(
-                "note: the preset classic minimizes hops of one packet per synapse, as published, "
+                "note: the preset classic minimises hops of one packet per synapse, as published, "
                 f"not hops of the packets that this chip sends (delivery = {chip.delivery!r})"
             )
         scratch = held.enter_context(_scratch(place))

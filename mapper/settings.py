@@ -146,7 +146,7 @@ class Settings:
         "classic", METHODS, fast="streamed", default="streamed", strong="streamed",
     )
     objective: Literal["hops", "time", "unicast", "core", "multicast", "cut"] = _choice(
-        "all", "what to minimize: hops of the packets that the chip sends (hops), cycles of a tick "
+        "all", "what to minimise: hops of the packets that the chip sends (hops), cycles of a tick "
         "on the chip (time), hops of one packet per synapse (unicast), of one packet per core "
         "reached (core), of one packet that branches (multicast), or "
         "the cut, without hop refinement; classic has unicast and cut",
@@ -277,15 +277,15 @@ class Settings:
         "of up to 100,000 synapses have no limit", 2, (0, UNLIMITED), "times", strong=UNLIMITED,
     )
     packet_cycles: int = _whole(
-        "multicast", "max V-cycles over the mapping that minimize hops of packets to cores",
+        "multicast", "max V-cycles over the mapping that minimise hops of packets to cores",
         3, (0, 1000), "V-cycles", fast=1, strong=6,
     )
     tick_proposals: int = _whole(
-        "multicast", "max annealing moves per neuron that minimize cycles per tick", 30,
+        "multicast", "max annealing moves per neuron that minimise cycles per tick", 30,
         (0, 1 << 20), "moves", fast=8, strong=200,
     )
     tree_cycles: int = _whole(
-        "multicast", "max V-cycles over the mapping that minimize tree hops", 1, (0, 1000),
+        "multicast", "max V-cycles over the mapping that minimise tree hops", 1, (0, 1000),
         "V-cycles", strong=2,
     )
     tree_proposals: int = _whole(

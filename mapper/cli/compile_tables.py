@@ -200,7 +200,8 @@ def result_summary(options: argparse.Namespace, report: dict[str, Any]) -> Table
     hosted = len(report["host"])
     names = f"{hosted} node{'s' * (hosted != 1)} on the host" if hosted else ""
     cores = len({tuple(one["core"]) for one in report["timelines"]})
-    rows = [Row("layers", len(report["layers"]), names), Row("cores", cores)]
+    layers = len({tuple(one["nodes"]) for one in report["layers"]})  # cores share layers
+    rows = [Row("layers", layers, names), Row("cores", cores)]
     rows += [GAP, *_accuracy(report), *compared_rows(report["judge"])]
     whose = "per frame" if cores == 1 else "of the busiest core, per frame"
     rows.append(Row("cycles", report["cycles"], whose))
@@ -212,7 +213,11 @@ def result_summary(options: argparse.Namespace, report: dict[str, Any]) -> Table
         name = max(memories, key=lambda one: memories[one]["used"] / memories[one]["capacity"])
         used, capacity = memories[name]["used"], memories[name]["capacity"]
         rows.append(
-            Row("fullest memory", f"{used / capacity:.0%}", f"{name}: {used:,} of {capacity:,}")
+            Row(
+                "fullest memory",
+                f"{used / capacity:.0%}",
+                f"{name}: {used:,} of {capacity:,} words",
+            )
         )
     rows += next_steps(
         str(options.output / PAGE), f"mapper info {options.output}",

@@ -68,7 +68,7 @@ def _times(found: dict[str, Any]) -> list[Row]:
         if found["period"] is not None:
             rows.append(Row("initiation interval", found["period"], "cycles"))
             if found["mean_period"] != found["period"]:
-                rows.append(Row("", found["mean_period"], "cycles, on average"))
+                rows.append(Row("average interval", found["mean_period"], "cycles"))
         rows += [
             Row("bottleneck", f"{bound['cycles']:,.0f}", f"cycles per frame, {bound['where']}"),
             Row(

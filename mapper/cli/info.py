@@ -190,7 +190,14 @@ def _folder(options: argparse.Namespace) -> tuple[dict[str, Any], list[Table]]:
 
     report = read_report(options.path)
     network = report["network"]
+    chip = report["chip"]
+    limits = ("neurons", "synapses", "axons_in", "axons_out")
     rows = {name: network[name] for name in ("path", "neurons", "synapses")}
+    rows["chip"] = f"{chip['name']}, {chip['width']}x{chip['height']} cores"
+    rows |= {
+        f"{name.replace('_', ' ')} per core, at most": chip[name]
+        for name in limits if chip.get(name) is not None
+    }  # fmt: skip
     rows |= {name: report["settings"][name] for name in ("preset", "objective", "seed")}
     tables = [
         facts(str(options.path), rows),

@@ -232,7 +232,9 @@ def add_effort(
 
 
 def add_threads(group: argparse._ActionsContainer) -> None:
-    group.add_argument("--threads", type=positive, metavar="N", help="threads (default: all cores)")
+    group.add_argument(
+        "--threads", type=positive, metavar="N", help="threads (default: all processors)"
+    )
 
 
 def memory_of(options: argparse.Namespace) -> int:

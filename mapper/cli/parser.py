@@ -61,6 +61,7 @@ class Parser(argparse.ArgumentParser):
     def set_topic(self, topic: Topic) -> None:
         """Set the content of the help; add --help-all if the short help leaves out options."""
         self._negative_number_matcher = NEGATIVE
+        self._positionals.title = "arguments"
         self.topic, self.epilog = topic, topic.epilog
         if topic.frequent:
             self.add_argument(HELP_ALL, action=CompleteHelp)

@@ -141,7 +141,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=MEASURED,
         metavar="N",
-        help="measure N cycles (10000); a model runs cycle by cycle",
+        help="measured cycles of the mesh (10000), or timed run of a model",
     )
     group.add_argument(
         "--warmup",

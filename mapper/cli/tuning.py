@@ -30,7 +30,7 @@ def add_method(group: argparse._ActionsContainer) -> None:
         "--objective",
         choices=OBJECTIVES,
         metavar="O",
-        help=f"minimize {', '.join(OBJECTIVES)}",
+        help=f"minimise {', '.join(OBJECTIVES)}",
     )
     for name, metavar in (("cores", "N"), ("fill", "F")):
         group.add_argument(f"--{name}", metavar=metavar, help=SETTINGS[name].help)

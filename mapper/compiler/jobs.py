@@ -9,6 +9,7 @@ from chipsim.npu.arrivals import HostLink
 from mapper.compiler.codegen.builder import Choices
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Host
+from mapper.compiler.ir.verifier import require_sound
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.multicore.job import CompileJob
 from mapper.compiler.multicore.room import require_room_on_one, require_room_on_several
@@ -42,6 +43,7 @@ def job_of(
             cores = 1  # these models run on one core
         context = context_of(shape, choices, settings.reuse, settings.few_channels, cores)
         log += optimise_integers(graph, context, settings.off)
+        require_sound(graph)
     with stage("partition"):
         macros, places, told = lay_out(graph, context, settings.off)
         log += told

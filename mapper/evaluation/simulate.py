@@ -154,6 +154,8 @@ def summary_rows(found: dict[str, Any]) -> list[Row]:
     from mapper.results.summary import GAP, Row
     from mapper.results.tables import number
 
+    if not found["packets"]:
+        return [Row("traffic between cores", "none")]
     latency, links = found["latency"], found["links"]
     rows = [Row("packets", found["packets"], f"in {found['cycles']:,} cycles of the mesh")]
     if found["undelivered"]:
@@ -168,8 +170,8 @@ def summary_rows(found: dict[str, Any]) -> list[Row]:
             GAP, Row("bottleneck", links[0]["flits_per_cycle"], f"flits per cycle on link {where}"),
         ]  # fmt: skip
     if (saturation := found["saturation"]) is not None:
-        cycles = f"{number(saturation['tick_cycles'])} mesh cycles per unit of time"
-        rows.append(Row("saturates at load", f"{number(saturation['load_scale'])}x", cycles))
+        cycles = f"of this load: {number(saturation['tick_cycles'])} mesh cycles per unit of time"
+        rows.append(Row("saturates at", f"{number(saturation['load_scale'])}x", cycles))
     return rows
 
 

@@ -61,7 +61,8 @@ def simulate_ticks(
     if chip.delivery == "synapse":
         raise MapperError(
             f"chip {chip.name}: sends one packet per synapse, which the simulator does not "
-            'support; set delivery = "core" or "tree" in its file, and map again'
+            'support; print the chip with `mapper chips`, set delivery = "core" or "tree" in '
+            "that file, and map onto it"
         )
     mesh = Mesh.of(chip, request.depth)
     with open_mapped(network, mapping_in(folder), chip, memory // 4) as (whole, core):

@@ -31,8 +31,8 @@ class FittedTable(Table):
     """
 
     def __init__(self, title: str, heads: Sequence[Head], rows: Sequence[Sequence[str]]) -> None:
-        super().__init__()
-        self.text, self.heads, self.cells = title, list(heads), [list(row) for row in rows]
+        super().__init__(title=title)
+        self.heads, self.cells = list(heads), [list(row) for row in rows]
         self.show_header = any(head.text for head in heads)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table | Text]:
@@ -42,7 +42,7 @@ class FittedTable(Table):
             room = options.max_width - overhead(2) - names
             long = [row for row in rows if longest([row[1]]) > room]
             rows = [row for row in rows if longest([row[1]]) <= room]
-        yield Text(self.text, "table.title")
+        yield Text(str(self.title), "table.title")
         for columns in self._parts(rows, options.max_width):
             yield self._part(columns, rows, options.max_width)
         for name, value in long:

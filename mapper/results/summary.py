@@ -118,7 +118,7 @@ def _bottleneck(metrics: Mapping[str, Any], traffic: Traffic) -> list[Row]:
     """Return the slowest part of a tick, of chips whose cycles are known."""
     if "tick_cycles" not in metrics:
         return []
-    unit = "" if are_spikes(traffic) else "of weights, not of rates"
+    unit = "" if are_spikes(traffic) else "if the weights are firing rates"
     name = BOUNDS.get(metrics["tick_bound"], str(metrics["tick_bound"]).replace("_", " "))
     return [
         Row("cycles per tick", metrics["tick_cycles"], unit),

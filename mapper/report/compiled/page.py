@@ -58,10 +58,11 @@ def _cards(report: dict[str, Any]) -> list[tuple[str, Cell, str]]:
     """Return title, value and meaning of the key figures."""
     signal = report["signal_db"]
     shown = "no error" if signal is None else f"{signal:.1f} dB"
+    layers = len({tuple(one["nodes"]) for one in report["layers"]})
     cards = [
         ("SQNR", Cell(signal, shown), "of the outputs, over the calibration samples"),
         *_speed(report),
-        ("Layers", Cell(len(report["layers"])), "macro nodes, each storing one feature map"),
+        ("Layers", Cell(layers), "macro nodes, each storing one feature map; cores may share one"),
         (
             "Matrix calls",
             Cell(sum(layer["matrix_calls"] for layer in report["layers"])),

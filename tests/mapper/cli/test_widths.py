@@ -137,7 +137,7 @@ def test_markup_in_names_is_printed(width: int) -> None:
     """A file name such as a[b].bin is no style of rich."""
     for table in (facts("[red]t", {"a[b].bin": "[bold]1"}), columns("[x]", ["[h]"], [["[y]9"]])):
         text = printed(table, width)
-        for word in re.findall(r"\[\w+\]", str(table.text) + str(table.cells)):  # type: ignore[attr-defined]
+        for word in re.findall(r"\[\w+\]", str(table.title) + str(table.cells)):  # type: ignore[attr-defined]
             assert word in text
 
 

@@ -23,7 +23,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def cells(table: Any) -> list[list[str]]:
-    return [list(column.cells) for column in table.columns]
+    return [list(column) for column in zip(*table.cells, strict=True)]
 
 
 @pytest.mark.parametrize("name", CASES)
