@@ -115,10 +115,10 @@ def test_run_names_the_page_to_open(run: Run, network: Path) -> None:
 
 
 @pytest.mark.heavy
-def test_classic_notes_that_it_minimizes_other_hops(run: Run, network: Path) -> None:
+def test_classic_notes_that_it_minimises_other_hops(run: Run, network: Path) -> None:
     Path("chip.toml").write_text('width = 2\nheight = 2\ndelivery = "core"\n')
     words = ("run", network, "--preset", "classic", "--force", "-o", "out", "--chip")
-    note = "minimizes hops of one packet per synapse"
+    note = "minimises hops of one packet per synapse"
     assert note in run(*words, "chip.toml").err
     assert note not in run(*words, "2x2").err
     assert note not in run(*words, "chip.toml", "--objective", "unicast").err
