@@ -27,8 +27,8 @@ from chipsim.chip.limits import violations
 from chipsim.chip.model import Chip
 from chipsim.traffic.arrays import Traffic
 from chipsim.traffic.metrics import summarise
-from mapper.distributed.workers import Workers
 from mapper.errors import DoesNotFitError, UsageError
+from mapper.executors.workers import Workers
 from mapper.graph.contraction import contract
 from mapper.graph.csr import Subgraph
 from mapper.hypergraph.tick_refinement import require_time

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from chipsim.chip.model import Chip
 from mapper.distributed.start import start_workers
-from mapper.distributed.workers import Asked
+from mapper.executors.workers import Asked
 from mapper.graph.disk import with_disk
 from mapper.inputs.listener import Listener
 from mapper.inputs.source import Effort, Source, open_source

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mapper.distributed.shard import State
 from mapper.distributed.start import start_workers
-from mapper.distributed.workers import Asked
+from mapper.executors.shard import State
+from mapper.executors.workers import Asked
 from mapper.graph.network_rows import NetworkRows
 from mapper.runtime.monitor import Monitor
 from storage.store.network import NetworkFile

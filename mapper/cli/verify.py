@@ -34,8 +34,8 @@ def run(options: argparse.Namespace) -> int:
     from mapper.compiler.artifacts.manifest import as_damage, is_compiled
     from mapper.compiler.artifacts.manifest import read_folder as read_compiled
     from mapper.compiler.artifacts.verify import verify_compiled
-    from mapper.distributed.ranges import all_at_once
     from mapper.evaluation.verify import verify_network
+    from mapper.executors.ranges import all_at_once
     from mapper.results.output_folder import find_folder, read_folder
     from storage.store.sharded import is_sharded
 
@@ -98,9 +98,9 @@ def _named(options: argparse.Namespace, path: Path) -> Path:
 
 def _verify_folder(options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
     """Verify a mapping; return the path of its network and the recomputed values."""
-    from mapper.distributed.ranges import all_at_once
     from mapper.evaluation.verify import verify_network
     from mapper.evaluation.verify_mapping import verify_mapping
+    from mapper.executors.ranges import all_at_once
     from mapper.results.output import network_of, read_report
 
     report = read_report(options.path)

@@ -1,1 +1,1 @@
-"""Distributed passes over the rows of a graph: local threads or workers in other processes."""
+"""Workers in other processes that run passes over shards of a graph, and their driver."""

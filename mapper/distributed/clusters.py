@@ -17,8 +17,8 @@ import dask
 from distributed import Client, LocalCluster, Status
 
 from mapper.distributed.engine_settings import environment
-from mapper.distributed.workers import Asked
 from mapper.errors import UsageError
+from mapper.executors.workers import Asked
 from storage.extras import DISTRIBUTION
 
 HERE = "127.0.0.1"  # local workers listen on the loopback interface only

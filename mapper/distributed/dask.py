@@ -27,10 +27,10 @@ from mapper.distributed.engine import LostError, new_account, result_of, result_
 from mapper.distributed.engine_settings import KEEP, MALLOC, SETTINGS
 from mapper.distributed.owner import About, Owner, about
 from mapper.distributed.remote import RemoteShardExecutor
-from mapper.distributed.shared import SharedFolder
 from mapper.distributed.slurm_step import SlurmStep
-from mapper.distributed.workers import Asked, RowSource, batch_jobs, require_seen
 from mapper.errors import RESUME, MapperError, ResumableError, UsageError, nothing_kept
+from mapper.executors.shared import SharedFolder
+from mapper.executors.workers import Asked, RowSource, batch_jobs, require_seen
 from mapper.runtime.callbacks import ignore
 from mapper.runtime.monitor import Monitor
 from storage.closing import Closing

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from mapper.distributed.relay import Reach
-from mapper.distributed.shared import SharedFolder
-from mapper.distributed.workers import RowSource
+from mapper.executors.shared import SharedFolder
+from mapper.executors.workers import RowSource
 
 LOOKS_EVERY = 2.0  # seconds between checks that a worker without answer is alive
 

@@ -18,14 +18,14 @@ import numba
 import numpy as np
 
 from mapper.distributed.engine_settings import KEEP, MALLOC
-from mapper.distributed.executor import Gathering, LocalShardExecutor
 from mapper.distributed.relay import Passing, RelayNode
-from mapper.distributed.sections import Sections, write_pairs
-from mapper.distributed.sent import nbytes, to_send, total_to_send
-from mapper.distributed.shard import State
-from mapper.distributed.shared import Batch, Finish, Home, SharedPlace, write_shards
 from mapper.distributed.state_log import Update, updated
-from mapper.distributed.workers import RowSource
+from mapper.executors.executor import Gathering, LocalShardExecutor
+from mapper.executors.sections import Sections, write_pairs
+from mapper.executors.sent import nbytes, to_send, total_to_send
+from mapper.executors.shard import State
+from mapper.executors.shared import Batch, Finish, Home, SharedPlace, write_shards
+from mapper.executors.workers import RowSource
 from mapper.runtime.resources import peak_rss_bytes
 from mapper.runtime.threads import ThreadTeam
 from mapper.version import version

@@ -17,13 +17,13 @@ from typing import Any
 from mapper.distributed import relay
 from mapper.distributed.engine import Engine, LostError, result_of
 from mapper.distributed.owner import Answer
-from mapper.distributed.sections import MissingError
-from mapper.distributed.sent import nbytes
-from mapper.distributed.shards import Shards
 from mapper.distributed.state_log import StateLog
 from mapper.distributed.stragglers import PART, Stragglers
-from mapper.distributed.workers import RowSource
 from mapper.errors import RESUME, ResumableError
+from mapper.executors.sections import MissingError
+from mapper.executors.sent import nbytes
+from mapper.executors.shards import Shards
+from mapper.executors.workers import RowSource
 from mapper.runtime.monitor import Monitor
 
 COMES_BACK_WITHIN = 60.0  # seconds; limit for the cluster to replace a lost worker

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.distributed.exchange import Exchange
-from mapper.distributed.executor import Gathering, Vertices
 from mapper.distributed.owners import TIMES, Again, Owners, vanishing
-from mapper.distributed.sections import Pairs, Sections, section_bits
-from mapper.distributed.sent import received
-from mapper.distributed.shard import Result, State, Work
-from mapper.distributed.shared import Batch, Finish, Home, Missing
-from mapper.distributed.workers import RowSource
 from mapper.errors import RESUME, ResumableError
+from mapper.executors.exchange import Exchange
+from mapper.executors.executor import Gathering, Vertices
+from mapper.executors.sections import Pairs, Sections, section_bits
+from mapper.executors.sent import received
+from mapper.executors.shard import Result, State, Work
+from mapper.executors.shared import Batch, Finish, Home, Missing
+from mapper.executors.workers import RowSource
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.sent_plan import ranges_for
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper.distributed.slurm_step import SlurmStep
-from mapper.distributed.workers import PATIENCE, SYSTEMS, Asked, batch_jobs
 from mapper.errors import UsageError, shown
+from mapper.executors.workers import PATIENCE, SYSTEMS, Asked, batch_jobs
 from mapper.runtime.callbacks import ignore
 from storage.extras import DISTRIBUTION
 

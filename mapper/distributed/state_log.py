@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.distributed.shard import State
+from mapper.executors.shard import State
 from storage.scratch.packed import pack, unpack
 
 Int32 = NDArray[np.int32]

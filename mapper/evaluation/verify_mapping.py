@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.presets import from_fields
-from mapper.distributed.ranges import Ranges, all_at_once
 from mapper.errors import CheckFailedError
 from mapper.evaluation.verify import SlowReader
 from mapper.evaluation.verify_cores import read_cores
@@ -19,6 +18,7 @@ from mapper.evaluation.verify_latency import latency
 from mapper.evaluation.verify_split import SplitReader, check_counts, read_table
 from mapper.evaluation.verify_ticks import ticks
 from mapper.evaluation.verify_walk import Walk, walk_blocks
+from mapper.executors.ranges import Ranges, all_at_once
 from mapper.limits.constraints import ConstraintFile, broken, constraints_in
 from storage.jsontext import shown
 

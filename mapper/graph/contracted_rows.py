@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.distributed.executor import LocalShardExecutor
-from mapper.distributed.sections import MOST_WEIGHT, Pairs
-from mapper.distributed.shard import Shard, State
+from mapper.executors.executor import LocalShardExecutor
+from mapper.executors.sections import MOST_WEIGHT, Pairs
+from mapper.executors.shard import Shard, State
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import CopiedRows, Rows
 from mapper.graph.sampled_contraction import row_shift, sample_rows

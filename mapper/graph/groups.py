@@ -9,8 +9,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from chipsim.traffic.pairs import PairSums
-from mapper.distributed.executor import executor_of
-from mapper.distributed.shard import Shard, State, by_label, entries_of
+from mapper.executors.executor import executor_of
+from mapper.executors.shard import Shard, State, by_label, entries_of
 from mapper.graph.by_label import sums_by_label
 from mapper.graph.csr import Chunk, Subgraph
 from mapper.graph.rows import Rows

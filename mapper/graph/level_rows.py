@@ -1,7 +1,7 @@
 """Contraction on workers: the rows of the graph of clusters stay on workers.
 
 The owner of rows of a graph sends their sampled connections through the shared folder
-(`mapper.distributed.sections`) to the owner of the cluster. The rows have the same bytes as in a
+(`mapper.executors.sections`) to the owner of the cluster. The rows have the same bytes as in a
 single process (`mapper.graph.contracted_rows`), and are read like rows of the network.
 """
 
@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.distributed.sections import Sections, ends_of, read_pairs
-from mapper.distributed.shard import Shard, State
-from mapper.distributed.workers import WorkerShardExecutor
+from mapper.executors.sections import Sections, ends_of, read_pairs
+from mapper.executors.shard import Shard, State
+from mapper.executors.workers import WorkerShardExecutor
 from mapper.graph.contracted_rows import heaviest_row, sample_pairs, shifted
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows

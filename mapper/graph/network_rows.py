@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.distributed.shard import Shard
-from mapper.distributed.workers import Workers, require_seen
 from mapper.errors import UsageError
+from mapper.executors.shard import Shard
+from mapper.executors.workers import Workers, require_seen
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import COPY, Rows, StreamedRows
 from mapper.graph.sparsification import ThinnedGraph

@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.distributed.workers import WorkerShardExecutor
+from mapper.executors.workers import WorkerShardExecutor
 from mapper.graph.csr import Chunk
 from mapper.runtime.callbacks import Advance
 from mapper.runtime.threads import ThreadTeam

@@ -21,8 +21,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.distributed.executor import executor_of
-from mapper.distributed.shard import Shard, State, by_label, entries_of
+from mapper.executors.executor import executor_of
+from mapper.executors.shard import Shard, State, by_label, entries_of
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import HeldRows, Rows
 from mapper.runtime.callbacks import Advance, ignore

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
-from mapper.distributed.workers import Workers
+from mapper.executors.workers import Workers
 from mapper.graph.csr import Subgraph
 from mapper.hop_refinement.mesh import CoreMesh
 from mapper.limits.axons import ATTEMPTS, LimitJob, partition_within_limits

@@ -15,8 +15,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.distributed.executor import executor_of
-from mapper.distributed.shard import Shard, State, by_label
+from mapper.executors.executor import executor_of
+from mapper.executors.shard import Shard, State, by_label
 from mapper.graph.affinity import sum_by_part
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows

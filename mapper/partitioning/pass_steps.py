@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mapper.distributed.shards import MOST_SHARDS
+from mapper.executors.shards import MOST_SHARDS
 from mapper.graph.rows import Rows
 from mapper.runtime.worker_plan import SHARD_ENTRIES
 

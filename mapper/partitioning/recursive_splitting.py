@@ -15,9 +15,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.distributed.exchange import Exchange, Lists, Sorted
-from mapper.distributed.executor import executor_of
-from mapper.distributed.shard import Shard, State, entries_of
+from mapper.executors.exchange import Exchange, Lists, Sorted
+from mapper.executors.executor import executor_of
+from mapper.executors.shard import Shard, State, entries_of
 from mapper.graph.by_label import by_label, sums_by_label
 from mapper.graph.csr import Chunk, Csr
 from mapper.graph.rows import Rows

@@ -1,7 +1,7 @@
 """Estimated traffic on the network and in the shared folder, per stage.
 
 The formulas follow the protocol: each worker receives the whole state at the start of a pass, then
-the changes (`mapper.distributed.state_log`); workers send results (`mapper.distributed.sent`).
+the changes (`mapper.distributed.state_log`); workers send results (`mapper.executors.sent`).
 Numbers take the packed size. The numbers of moving neurons and of local synapses are unknown before
 the run: the shares are measured on sheets of cortex.
 """

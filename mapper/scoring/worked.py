@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from chipsim.traffic.sweep import Sweep, Swept
-from mapper.distributed.shard import Shard, State
-from mapper.distributed.workers import Workers
+from mapper.executors.shard import Shard, State
+from mapper.executors.workers import Workers
 from mapper.graph.csr import Chunk
 from mapper.graph.network_rows import open_same
 from mapper.graph.rows import StreamedRows

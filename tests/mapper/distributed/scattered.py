@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.distributed.exchange import Exchange, Lists
-from mapper.distributed.executor import Gathering, Vertices
-from mapper.distributed.shard import Shard, State, entries_of
 from mapper.distributed.state_log import StateLog, updated
+from mapper.executors.exchange import Exchange, Lists
+from mapper.executors.executor import Gathering, Vertices
+from mapper.executors.shard import Shard, State, entries_of
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows
 from mapper.runtime.callbacks import Advance, ignore

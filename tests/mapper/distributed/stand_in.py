@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.distributed.engine import LostError, new_account
-from mapper.distributed.exchange import Exchange, Lists, Sorted
 from mapper.distributed.owner import Owner
 from mapper.distributed.remote import RemoteShardExecutor
-from mapper.distributed.shard import Shard
-from mapper.distributed.shared import SharedFolder
-from mapper.distributed.workers import RowSource
+from mapper.executors.exchange import Exchange, Lists, Sorted
+from mapper.executors.shard import Shard
+from mapper.executors.shared import SharedFolder
+from mapper.executors.workers import RowSource
 from mapper.graph.by_label import by_label
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows, StreamedRows

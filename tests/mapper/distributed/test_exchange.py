@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mapper.distributed import owners
-from mapper.distributed.exchange import RowBuffer, Sorted
-from mapper.distributed.executor import LocalShardExecutor
-from mapper.distributed.shard import State
-from mapper.distributed.shared import SharedFolder
 from mapper.errors import ResumableError, UsageError
+from mapper.executors.exchange import RowBuffer, Sorted
+from mapper.executors.executor import LocalShardExecutor
+from mapper.executors.shard import State
+from mapper.executors.shared import SharedFolder
 from mapper.runtime.threads import ThreadTeam
 from tests.mapper.distributed.stand_in import GridRows, StandIn, exchange_of
 
@@ -173,7 +173,7 @@ def test_a_full_folder(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("mapper.distributed.shared.write_run", full)
+    monkeypatch.setattr("mapper.executors.shared.write_run", full)
     with pytest.raises(ResumableError, match=r"cannot write on .*: No space left on device; make"):
         exchanged(engine)
 

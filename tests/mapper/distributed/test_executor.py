@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mapper.distributed.executor import LocalShardExecutor, ShardExecutor
-from mapper.distributed.shard import Shard, State, entries_of
+from mapper.executors.executor import LocalShardExecutor, ShardExecutor
+from mapper.executors.shard import Shard, State, entries_of
 from mapper.graph.csr import Chunk
 from mapper.graph.groups import group_traffic
 from mapper.graph.rows import HeldRows, Rows, StreamedRows

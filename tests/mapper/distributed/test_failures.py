@@ -18,8 +18,8 @@ import pytest
 
 from mapper.distributed.engine_settings import KEEP, MALLOC
 from mapper.distributed.start import start_workers
-from mapper.distributed.workers import Asked
 from mapper.errors import ResumableError
+from mapper.executors.workers import Asked
 from mapper.runtime.monitor import Monitor
 from tests.mapper.distributed.conftest import LEVELS, Made, Mapped
 from tests.mapper.distributed.test_scored import plain

@@ -16,8 +16,8 @@ import pytest
 
 from mapper.distributed.engine import result_of
 from mapper.distributed.start import start_workers
-from mapper.distributed.workers import Asked
 from mapper.errors import MapperError
+from mapper.executors.workers import Asked
 from storage.generate import (
     Cortex,
     GroupCnn,

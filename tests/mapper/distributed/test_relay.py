@@ -13,10 +13,10 @@ import pytest
 from mapper.distributed import owners, relay
 from mapper.distributed.owner import Answer
 from mapper.distributed.relay import Passing, RelayNode, tree
-from mapper.distributed.shard import Shard, State
 from mapper.distributed.start import start_workers
 from mapper.distributed.state_log import StateLog, Update
-from mapper.distributed.workers import Asked
+from mapper.executors.shard import Shard, State
+from mapper.executors.workers import Asked
 from mapper.graph.csr import Chunk
 from tests.mapper.distributed.conftest import Mapped
 from tests.mapper.distributed.stand_in import GridRows, StandIn

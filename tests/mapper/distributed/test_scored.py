@@ -12,11 +12,11 @@ import pytest
 from numpy.typing import NDArray
 
 from chipsim.errors import ChipError
-from mapper.distributed.executor import LocalShardExecutor
 from mapper.distributed.remote import RemoteShardExecutor
-from mapper.distributed.shard import State
-from mapper.distributed.workers import RowSource
 from mapper.errors import ResumableError
+from mapper.executors.executor import LocalShardExecutor
+from mapper.executors.shard import State
+from mapper.executors.workers import RowSource
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.stopping import StoppedError
 from mapper.runtime.threads import ThreadTeam

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapper.distributed.sent import nbytes, received, to_send, total_to_send
+from mapper.executors.sent import nbytes, received, to_send, total_to_send
 from mapper.partitioning.kway_refinement import Moves
 from mapper.partitioning.label_propagation import Proposals
 

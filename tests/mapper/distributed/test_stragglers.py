@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mapper.distributed import owners, stragglers
-from mapper.distributed.shard import Shard, State
-from mapper.distributed.shards import Shards
 from mapper.distributed.start import start_workers
 from mapper.distributed.stragglers import Stragglers
-from mapper.distributed.workers import Asked
+from mapper.executors.shard import Shard, State
+from mapper.executors.shards import Shards
+from mapper.executors.workers import Asked
 from mapper.graph.csr import Chunk
 from mapper.runtime.monitor import Monitor
 from tests.mapper.distributed.conftest import Mapped

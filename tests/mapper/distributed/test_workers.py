@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from mapper.api import map_network
-from mapper.distributed.shard import Shard, State
-from mapper.distributed.shared import SharedFolder
 from mapper.distributed.start import check_workers, parse_workers, start_workers
-from mapper.distributed.workers import Asked
 from mapper.errors import UsageError
+from mapper.executors.shard import Shard, State
+from mapper.executors.shared import SharedFolder
+from mapper.executors.workers import Asked
 from mapper.graph.csr import Chunk
 from mapper.graph.network_rows import NetworkRows
 from mapper.runtime.monitor import Monitor

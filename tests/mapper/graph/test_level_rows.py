@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from mapper.distributed import owners, sections
+from mapper.distributed import owners
 from mapper.distributed.remote import RemoteShardExecutor
-from mapper.distributed.sections import (
+from mapper.errors import ResumableError
+from mapper.executors import sections
+from mapper.executors.sections import (
     MissingError,
     Pairs,
     Sections,
@@ -23,8 +25,7 @@ from mapper.distributed.sections import (
     read_pairs,
     section_bits,
 )
-from mapper.distributed.shared import SharedPlace
-from mapper.errors import ResumableError
+from mapper.executors.shared import SharedPlace
 from mapper.graph.by_label import sums_by_label
 from mapper.graph.contracted_rows import ContractedRows, contract_to_scratch
 from mapper.graph.level_rows import LevelRows, contract_on_workers

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapper.distributed.executor import LocalShardExecutor
+from mapper.executors.executor import LocalShardExecutor
 from mapper.graph.network_rows import NetworkRows, WorkedRows
 from mapper.graph.rows import StreamedRows
 from mapper.runtime.monitor import Monitor

@@ -20,12 +20,12 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.distributed.exchange import Exchange, RowBuffer, Sorted, finish_all
-from mapper.distributed.executor import LocalShardExecutor
-from mapper.distributed.sent import received, to_send
-from mapper.distributed.shard import Shard, State, Work
-from mapper.distributed.workers import require_seen
 from mapper.errors import RESUME, ResumableError, UsageError
+from mapper.executors.exchange import Exchange, RowBuffer, Sorted, finish_all
+from mapper.executors.executor import LocalShardExecutor
+from mapper.executors.sent import received, to_send
+from mapper.executors.shard import Shard, State, Work
+from mapper.executors.workers import require_seen
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam
 from storage.closing import Closing

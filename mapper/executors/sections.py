@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.distributed.executor import LocalShardExecutor
-from mapper.distributed.shard import Work
-from mapper.distributed.shared import SharedPlace
+from mapper.executors.executor import LocalShardExecutor
+from mapper.executors.shard import Work
+from mapper.executors.shared import SharedPlace
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam
 from mapper.runtime.worker_plan import MADE_BYTES, SORTED_CONNECTIONS

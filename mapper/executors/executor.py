@@ -2,7 +2,7 @@
 
 Passes use only `ShardExecutor`. `LocalShardExecutor` runs them on the threads of this process.
 Every executor returns the same results in the same order, since passes are pure functions
-(`mapper.distributed.shard`).
+(`mapper.executors.shard`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.distributed.exchange import Exchange, RowBuffer, finish_all
-from mapper.distributed.shard import Result, Shard, State, Work, entries_of
+from mapper.executors.exchange import Exchange, RowBuffer, finish_all
+from mapper.executors.shard import Result, Shard, State, Work, entries_of
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam, WorkspacePool
 

@@ -17,7 +17,7 @@ class Shards:
     """
 
     def __init__(self, chunks: int, entries: int, owners: int, together: int = 1) -> None:
-        """together : consecutive chunks with one owner, see `mapper.distributed.sections`."""
+        """together : consecutive chunks with one owner, see `mapper.executors.sections`."""
         self._chunks = chunks
         self._window = max(1, SHARD_ENTRIES * chunks // max(1, entries))
         size = max(1, min(self._window, chunks // LEAST_SHARDS), -(-chunks // MOST_SHARDS))

@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.distributed.shard import Work
+from mapper.executors.shard import Work
 from mapper.runtime.threads import ThreadTeam
 
 BUNCHES = 8  # per thread; small labels are grouped, large ones are alone

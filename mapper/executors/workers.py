@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.distributed.executor import ShardExecutor
-from mapper.distributed.shard import Work
 from mapper.errors import UsageError
+from mapper.executors.executor import ShardExecutor
+from mapper.executors.shard import Work
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.monitor import Monitor
 
 if TYPE_CHECKING:
-    from mapper.distributed.sections import Pairs, Sections
+    from mapper.executors.sections import Pairs, Sections
     from mapper.graph.rows import Rows
     from storage.scratch.scratch import Scratch
 
