@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mapper.graph.csr import Subgraph
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, make_hypergraph
 from mapper.runtime.callbacks import Advance, ignore
-from mapper.runtime.net_plan import CHECKED
+from mapper.runtime.memory_plan import CHECKED
 from mapper.runtime.threads import ThreadTeam
 from storage.store.network import RATE, NetworkFile
 

@@ -7,7 +7,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.frontend.binary import BINARY
 from mapper.compiler.frontend.layout import (
     concat,
     cut,
@@ -30,6 +29,7 @@ from mapper.compiler.ir.node import (
     Dense,
     Node,
     Pool,
+    Sign,
     Window,
 )
 from mapper.compiler.ir.tensor import Pad, Tensor
@@ -362,6 +362,12 @@ def mean(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     return View(made, CHANNELS_FIRST, (1, tensor.channels))
 
 
+def sign(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+    """Add a Sign node: results are +1 or -1; zero, which ONNX keeps as 0, becomes +1 in one bit."""
+    data: View = inputs[0]
+    return reader.like(Sign(), [data.tensor], node, data)
+
+
 FLOAT: dict[str, Handler] = {
     "Conv": conv,
     "Gemm": gemm,
@@ -381,7 +387,7 @@ FLOAT: dict[str, Handler] = {
     **dict.fromkeys(("Flatten", "Reshape", "Squeeze", "Unsqueeze"), reshape),
     "Transpose": transpose,
     **dict.fromkeys(("Shape", "Size"), sizes),
-    **BINARY,
+    "Sign": sign,
     **QONNX,
     **dict.fromkeys(("Identity", "Dropout", "Cast"), same),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -107,3 +107,16 @@ def sliced(node: Node, inputs: list[Data]) -> Data:
 
 def copied(node: Node, inputs: list[Data]) -> Data:
     return inputs[0]
+
+
+MOST_FRAMES = 16
+MOST_NUMBERS = 1 << 26  # elements of all tensors of a graph together
+
+
+def batches(graph: Graph, feeds: Mapping[Tensor, Data]) -> Iterator[tuple[int, dict[Tensor, Data]]]:
+    """Yield the first frame of each batch, and the data of its frames."""
+    numbers = sum(math.prod(one.shape) for one in graph.tensors() if one.value is None)
+    step = min(max(MOST_NUMBERS // max(numbers, 1), 1), MOST_FRAMES)
+    frames = next(iter(feeds.values())).shape[0]
+    for at in range(0, frames, step):
+        yield at, {tensor: data[at : at + step] for tensor, data in feeds.items()}

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.numerics.batches import MOST_FRAMES, batches
-from mapper.compiler.numerics.execute import Data, results, run_graph
+from mapper.compiler.numerics.execute import MOST_FRAMES, Data, batches, results, run_graph
 from mapper.compiler.numerics.formulas import half_away, quantise
 from mapper.compiler.numerics.mixed import MIXED
 from mapper.compiler.numerics.reference import INTEGER

@@ -11,8 +11,7 @@ import numpy as np
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Host, Node, Quantise
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.numerics.batches import batches
-from mapper.compiler.numerics.execute import Data, results, run_graph
+from mapper.compiler.numerics.execute import Data, batches, results, run_graph
 from mapper.compiler.numerics.formulas import dequantise, quantise
 from mapper.compiler.numerics.mixed import MIXED
 from mapper.compiler.numerics.reference import INTEGER

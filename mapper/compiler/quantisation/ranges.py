@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.numerics.batches import batches
-from mapper.compiler.numerics.execute import run_graph
+from mapper.compiler.numerics.execute import batches, run_graph
 from mapper.compiler.numerics.mixed import MIXED
 from mapper.errors import MapperError
 

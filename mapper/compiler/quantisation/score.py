@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from mapper.compiler.ir.graph import Graph, View
 from mapper.compiler.ir.node import Host, Quantise
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.numerics.batches import batches
-from mapper.compiler.numerics.execute import Data, run_graph
+from mapper.compiler.numerics.execute import Data, batches, run_graph
 from mapper.compiler.numerics.formulas import dequantise
 from mapper.compiler.numerics.mixed import MIXED
 from mapper.compiler.numerics.reference import INTEGER
