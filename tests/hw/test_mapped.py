@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from chipsim.chip.model import ChipDesign as ChipModel
+from chipsim.chip.model import Chip as ChipModel
 from hw.chip import ChipDesign, chip_shape
 from hw.core.arithmetic import simulate
 from hw.core.network import SpikingNetwork

@@ -269,7 +269,7 @@ def test_a_sketch_has_the_means() -> None:
     placed = spectral.place_by_spectrum(
         split,
         legalise.split_cells(cells_of(16, 16), flat_axes(16, 16)),
-        spectral.Search(1, 1, 3),
+        spectral.RotationSearch(1, 1, 3),
         np.random.default_rng(0),
     )
     assert len(placed) == 1
@@ -285,7 +285,7 @@ def test_a_grid_is_found_exactly(side: int) -> None:
     split = traffic.split_traffic(groups)
     splits = legalise.split_cells(cells_of(side, side), flat_axes(side, side))
     x, y = spectral.place_by_spectrum(
-        split, splits, spectral.Search(1, 1, 12), np.random.default_rng(0)
+        split, splits, spectral.RotationSearch(1, 1, 12), np.random.default_rng(0)
     )[0]
     x, y = quadratic.pull_together(split, splits, x, y, 12)
     assert hop_cost(groups, x, y, flat_axes(side, side)) == 2 * side * (side - 1)
