@@ -90,7 +90,7 @@ def _tensors(graph: Graph) -> Iterator[str]:
         if one.value is not None:
             if one.value.shape != one.shape:
                 yield f"constant {one.name!r}: shape {one.shape}, values {one.value.shape}"
-        elif len(one.shape) != 4 or one.shape[0] != 1 or min(one.shape) < 1:
+        elif len(one.shape) != 4 or one.shape[0] != 1:
             yield f"map {one.name!r}: shape {one.shape} is not (1, rows, columns, channels)"
         if not (math.isfinite(one.scale) and one.scale > 0):
             yield f"tensor {one.name!r}: scale {one.scale}"
