@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hw.npu.isa import FORMS, HEAD, MICRO_OP, RECORD, SCALE, UNITS, Field, Form
+from hw.npu.isa.table import FORMS, HEAD, MICRO_OP, RECORD, SCALE, UNITS, Field, Form
 from mapper.cli.main import COMMANDS, build_whole_parser, subparsers
 from mapper.compiler.transforms.registry import PASSES
 from mapper.settings import GROUPS, PRESETS, SETTINGS, UNLIMITED

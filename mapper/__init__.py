@@ -15,7 +15,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mapper.runtime.installation import prepare
+from mapper.kernels.installation import prepare
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip as Chip

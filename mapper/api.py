@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from numpy.typing import ArrayLike
 
 from mapper.errors import UsageError, as_mapper_errors
-from mapper.runtime.callbacks import ignore
+from mapper.monitoring.callbacks import ignore
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
@@ -111,9 +111,9 @@ def map_network(
             Base of both, for all other invalid input. A message is one line.
     """
     from mapper.distributed.start import ask_workers
+    from mapper.inputs.arguments import check_arguments
     from mapper.limits.constraints import ConstraintFile
-    from mapper.runtime.arguments import check_arguments
-    from mapper.runtime.resources import all_cores, default_memory
+    from mapper.monitoring.resources import all_cores, default_memory
     from mapper.session import MapRequest
     from mapper.settings import preset as preset_of
 
@@ -149,10 +149,10 @@ def map_network(
 def _map(request: MapRequest, folder: Path, progress: Progress | None) -> NetworkMapping:
     """Run a request; `folder` holds its temporary files."""
     from mapper.inputs.objects import names_of
+    from mapper.monitoring.monitor import Monitor
     from mapper.result import NetworkMapping
     from mapper.results.loads import Loads
     from mapper.results.output import LOG
-    from mapper.runtime.monitor import Monitor
     from mapper.session import Workspace, mapped
     from storage.scratch.nameless import NamelessFile
 
@@ -254,7 +254,7 @@ def _chip(chip: Any) -> Chip:
 
 
 def _bytes(memory: int | str) -> int:
-    from mapper.runtime.resources import parse_bytes
+    from mapper.monitoring.resources import parse_bytes
 
     try:
         return parse_bytes(str(memory))

@@ -40,20 +40,20 @@ from mapper.methods.classic import Classic
 from mapper.methods.nets import Nets
 from mapper.methods.steps import MappingRun, Method
 from mapper.methods.streamed import Streamed
+from mapper.monitoring.callbacks import OnPlacement, ignore
+from mapper.monitoring.monitor import Monitor
+from mapper.monitoring.stopping import Stop, StoppedError
+from mapper.monitoring.threads import ThreadTeam
 from mapper.placement.clock import Clock
 from mapper.placement.force import refine_by_forces
 from mapper.placement.portfolio import place
 from mapper.placement.region import choose_region
 from mapper.placement.region_bisection import place_by_bisection
+from mapper.planning.plan import Plan, megabytes
+from mapper.planning.processor_time import processor_seconds
+from mapper.planning.strategy import make_plan
 from mapper.results.mapping import Mapping
-from mapper.runtime.callbacks import OnPlacement, ignore
-from mapper.runtime.checkpoint import Arrays, Checkpoint
-from mapper.runtime.monitor import Monitor
-from mapper.runtime.plan import Plan, megabytes
-from mapper.runtime.planning import make_plan
-from mapper.runtime.stopping import Stop, StoppedError
-from mapper.runtime.threads import ThreadTeam
-from mapper.runtime.time_plan import processor_seconds
+from mapper.resume.checkpoint import Arrays, Checkpoint
 from mapper.scoring.measure import Measurements
 from mapper.scoring.stage_costs import StageCosts
 from mapper.scoring.worked import sweep_on

@@ -18,17 +18,17 @@ from mapper.graph.disk import with_disk
 from mapper.inputs.listener import Listener
 from mapper.inputs.source import Effort, Source, open_source
 from mapper.inputs.split import split_network
+from mapper.kernels.warmup import compile_kernels, load_kernels, works_of_run
 from mapper.limits.constraints import ConstraintFile, read_constraints
 from mapper.limits.relays import RelayNeurons
+from mapper.monitoring.monitor import Monitor
 from mapper.pipeline import looked_at_here, map_network
+from mapper.planning.strategy import enough_memory, make_plan
+from mapper.planning.workers import plan_workers
 from mapper.results.mapping import Mapping
 from mapper.results.output import SCRATCH, make_report, scratch_in
 from mapper.results.output_folder import IMPORTED
-from mapper.runtime.monitor import Monitor
-from mapper.runtime.planning import enough_memory, make_plan
-from mapper.runtime.worker_plan import plan_workers
 from mapper.settings import HOPS, Settings
-from mapper.warmup import compile_kernels, load_kernels, works_of_run
 from storage.files import real_path
 from storage.scratch.scratch import Scratch
 from storage.store.network import NetworkFile

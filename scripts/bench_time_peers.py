@@ -32,7 +32,7 @@ from chipsim.chip.presets import parse_chip
 from hw.chip import chip_shape
 from hw.core.arithmetic import simulate
 from mapper.hypergraph.net_rows import NetReader
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.threads import ThreadTeam
 from storage.store.network import RATE, NetworkFile
 from storage.store.writer import NetworkWriter
 

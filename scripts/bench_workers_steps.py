@@ -10,7 +10,7 @@ from mapper.distributed.start import start_workers
 from mapper.executors.shard import State
 from mapper.executors.workers import Asked
 from mapper.graph.network_rows import NetworkRows
-from mapper.runtime.monitor import Monitor
+from mapper.monitoring.monitor import Monitor
 from storage.store.network import NetworkFile
 
 

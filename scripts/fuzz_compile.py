@@ -39,7 +39,7 @@ sys.path.insert(0, str(ROOT))
 
 import mapper.cli.compiling  # noqa: E402
 from mapper.cli.main import main as mapper_main  # noqa: E402
-from mapper.warmup import Compiled  # noqa: E402
+from mapper.kernels.warmup import Compiled  # noqa: E402
 from scripts.fuzz_damages import damage_model  # noqa: E402
 from scripts.fuzz_graphs import Base, good_models  # noqa: E402
 from tests.compiler.bad_input.good import QUICK, good  # noqa: E402

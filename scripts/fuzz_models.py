@@ -39,7 +39,7 @@ import mapper.cli.compiling  # noqa: E402
 from mapper.cli.main import main as mapper_main  # noqa: E402
 from mapper.compiler.artifacts.manifest import read_folder  # noqa: E402
 from mapper.compiler.artifacts.simulate import simulate  # noqa: E402
-from mapper.warmup import Compiled  # noqa: E402
+from mapper.kernels.warmup import Compiled  # noqa: E402
 from tests.compiler.random_layers import Value  # noqa: E402
 from tests.compiler.random_models import Made, pruned, random_model, runs  # noqa: E402
 from tests.storage.formats.onnx_models import numpy_helper, onnx  # noqa: E402

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from numba.core.dispatcher import Dispatcher
 
-from mapper.runtime import kernel_types
-from mapper.runtime.kernel_workers import PACKAGES
+from mapper.kernels import types as kernel_types
+from mapper.kernels.workers import PACKAGES
 
 Calls = set[tuple[str, str]]
 

@@ -1,4 +1,4 @@
-"""Record the kernels, with their types, that each kind of work calls: mapper/warmup.json.
+"""Record the kernels, with their types, that each kind of work calls: mapper/kernels/warmup.json.
 
     python scripts/kernels.py                      write the table
     python scripts/kernels.py run/fast             record these kinds of work, keep the others
@@ -31,16 +31,16 @@ import numba
 import numpy as np
 from kernel_recorder import Calls, Recorder, by_name
 
-import mapper.runtime.memory_plan
+import mapper.kernels.warmup
+import mapper.planning.memory
 import mapper.session
-import mapper.warmup
 from mapper.cli.main import main as mapper_main
-from mapper.runtime import kernel_types
-from mapper.runtime.kernel_workers import KernelTable, read_table
+from mapper.kernels import types as kernel_types
+from mapper.kernels.warmup import Compiled
+from mapper.kernels.workers import KernelTable, read_table
 from mapper.settings import BY_NETS
-from mapper.warmup import Compiled
 
-PATH = mapper.warmup.TABLE
+PATH = mapper.kernels.warmup.TABLE
 TESTS = Path(__file__).resolve().parents[1] / "tests" / "kernels.json"
 LONG = 0.5  # seconds; shorter compilations are not listed
 TRIES = 4  # numba's cache holds more kernels in each attempt
@@ -235,9 +235,9 @@ def main() -> int:
     recorder = Recorder()
     wanted = tuple(word for word in sys.argv[1:] if not word.startswith("-"))
     # a command would empty numba's cache in a new installation
-    mapper.warmup.compile_kernels = lambda *arguments, **named: Compiled(0, [], 0, 0.0)
+    mapper.kernels.warmup.compile_kernels = lambda *arguments, **named: Compiled(0, [], 0, 0.0)
     mapper.session.load_kernels = lambda works: None  # preloaded kernels would not be recorded
-    mapper.runtime.memory_plan.SMALL = 0  # partition networks as large ones are
+    mapper.planning.memory.SMALL = 0  # partition networks as large ones are
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         spare_placement()
         prepare()

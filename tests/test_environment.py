@@ -19,11 +19,11 @@ ALLOWED = {
         "*", "SLURM_CPUS_PER_TASK", "SLURM_MEM_PER_CPU", "SLURM_TMPDIR", "TMPDIR",
         "name",  # SLURM_PROCID, SLURM_NTASKS, SLURM_JOB_ID, SLURM_STEP_ID
     },
-    "mapper.runtime.installation": {
+    "mapper.kernels.installation": {
         "NUMBA_CACHE_DIR", "XDG_CACHE_HOME",
         "name",  # OPENBLAS_NUM_THREADS, MKL_NUM_THREADS, VECLIB_MAXIMUM_THREADS
     },
-    "mapper.warmup": {"NUMBA_CACHE_DIR", "XDG_CACHE_HOME"},
+    "mapper.kernels.warmup": {"NUMBA_CACHE_DIR", "XDG_CACHE_HOME"},
     "storage.blobs.requests": {"TIMEOUT"},  # MAPPER_STORE_TIMEOUT
     "storage.formats.layers.onnxruns": {"ORT_DISABLE_TELEMETRY"},
 }  # fmt: skip

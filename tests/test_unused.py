@@ -25,8 +25,8 @@ REASONS = {
         "called by the engine's scheduler",
     ),
     "mapper.portfolio.processes.work": "entry point of the processes of runs",
-    "mapper.runtime.kernel_workers.work": "called by the processes of a team",
-    "hw.npu.assembly.assemble": "inverse of disassemble, for programs written by hand",
+    "mapper.kernels.workers.work": "called by the processes of a team",
+    "hw.npu.isa.assembly.assemble": "inverse of disassemble, for programs written by hand",
     "hw.npu.loading.contents_flits": "for users of hw (docs/npu.md)",
     "hw.npu.loading.frames_flit": "for users of hw (docs/npu.md)",
     "hw.npu.socket.SocketedNode": "for users of hw (docs/core.md)",
@@ -55,7 +55,7 @@ REASONS = {
         "layouts of feature maps, for programs written by hand",
     ),
     "mapper.result.NetworkMapping._repr_html_": "called by notebooks",
-    "mapper.warmup.trust_kernels": "for a checkout whose kernels are newer than their table",
+    "mapper.kernels.warmup.trust_kernels": "for a checkout with kernels newer than their table",
     "storage.formats.export_network": "the counterpart of import_network, for users of storage",
     "storage.formats.sinks.Stream.writable": "called by pyarrow",
     "storage.store.memory.MemoryGraph.from_edges": "creates graphs in the tests of all packages",
@@ -73,7 +73,7 @@ KEYS = (
     "mapper.results.report_file",
     "mapper.report.compiled.report_file",
     "mapper.portfolio.figures",
-    "hw.npu.isa",
+    "hw.npu.isa.table",
     "mapper.compiler.quantisation.losses",
 )  # their classes define the keys of files
 
@@ -241,7 +241,7 @@ def test_private_names_in_comments_exist() -> None:
 
 CHECKS = ("raises", "warns", "fail", "run_yosys")  # run_yosys: its scripts have assertions
 UNCHECKED = {  # tests without a check, and why
-    "tests.mapper.runtime.test_installation.test_nothing_is_hidden_here": "it must not raise",
+    "tests.mapper.kernels.test_installation.test_nothing_is_hidden_here": "it must not raise",
 }
 
 

@@ -37,7 +37,7 @@ from hw.noc.packet import coordinate_bits
 from hw.noc.router import PORTS
 from hw.npu.core import NpuCore
 from hw.npu.flit import COUNT_BITS, Kind, NpuFlit
-from hw.npu.memories import Contents
+from hw.npu.memories.memories import Contents
 from hw.npu.node import Node
 from hw.npu.shape import NpuShape
 from hw.strobe import strobe

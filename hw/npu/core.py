@@ -13,19 +13,19 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.flow.sharing import shared
-from hw.npu.alu import AluUnit
-from hw.npu.control import Control
-from hw.npu.feature import FeatureMemory
+from hw.npu.alu.unit import AluUnit
 from hw.npu.flit import SIDE_BITS, Loaded, NpuFlit
-from hw.npu.gemm import GemmUnit
-from hw.npu.isa import UNITS
-from hw.npu.load import LoadUnit
-from hw.npu.memories import NOTHING, Contents, NpuMemories
-from hw.npu.receive import Receive, lanes_of
-from hw.npu.sending import SOURCES, Sending, place
+from hw.npu.frontend.control import Control
+from hw.npu.gemm.unit import GemmUnit
+from hw.npu.isa.table import UNITS
+from hw.npu.load.unit import LoadUnit
+from hw.npu.memories.feature import FeatureMemory
+from hw.npu.memories.memories import NOTHING, Contents, NpuMemories
+from hw.npu.memories.receive import Receive, lanes_of
 from hw.npu.shape import NpuShape, Widths
 from hw.npu.steps import ADDRESS
-from hw.npu.store import StoreUnit
+from hw.npu.store.sending import SOURCES, Sending, place
+from hw.npu.store.unit import StoreUnit
 from hw.strobe import strobe
 
 
@@ -38,7 +38,7 @@ class NpuCore(wiring.Component):
     busy : the frame is in progress
     here, port : places of the core, and of the host port that it requests weights from
     flit : received flit, in any cycle
-    sources : sent flits, see `hw.npu.sending`
+    sources : sent flits, see `hw.npu.store.sending`
     started, ended : per unit, for observation: an instruction starts in this cycle, or ends with it
 
     memories : memory contents, for simulations

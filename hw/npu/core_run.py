@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from hw.errors import HwError
 from hw.npu.core import NpuCore
 from hw.npu.flit import SIDE_BITS, Kind, Loaded
-from hw.npu.isa import UNITS
-from hw.npu.sending import SOURCES
+from hw.npu.isa.table import UNITS
 from hw.npu.shape import PARAMETER_LANES, NpuShape, Widths
+from hw.npu.store.sending import SOURCES
 
 Ints = NDArray[np.int64]
 Words = Mapping[str, Sequence[int]]

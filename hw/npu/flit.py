@@ -26,7 +26,7 @@ from amaranth.utils import ceil_log2
 
 from hw.errors import HwError
 from hw.noc.packet import Flit
-from hw.npu.instruction import MICRO_OP_BITS, WORD_BITS
+from hw.npu.isa.instruction import MICRO_OP_BITS, WORD_BITS
 from hw.npu.shape import HEADER_BITS, PARAMETER_LANES, NpuShape
 
 KIND_BITS, STREAM_BITS = 3, 4

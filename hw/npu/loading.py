@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from hw.npu.flit import Kind, Loaded, NpuFlit
-from hw.npu.memories import Contents, words_of
+from hw.npu.memories.memories import Contents, words_of
 from hw.npu.shape import PARAMETER_LANES, NpuShape
 
 

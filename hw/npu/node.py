@@ -20,9 +20,9 @@ from hw.flow.sharing import shared
 from hw.noc.arbiter import Arbiter
 from hw.npu.core import NpuCore
 from hw.npu.flit import Kind, NpuFlit
-from hw.npu.frames import FRAMES, Frames
-from hw.npu.isa import UNITS
-from hw.npu.sending import place
+from hw.npu.frontend.frames import FRAMES, Frames
+from hw.npu.isa.table import UNITS
+from hw.npu.store.sending import place
 from hw.strobe import strobe
 
 
@@ -31,7 +31,8 @@ class Node(wiring.Component):
 
     here, port : places of the node, and of the host port that its NPU core requests weights from
     incoming, outgoing : streams of the router
-    begin, active, started, ended : for an NPU core, see `hw.npu.frames.Frames` and `NpuCore`
+    begin, active, started, ended : for an NPU core, see `hw.npu.frontend.frames.Frames` and
+        `NpuCore`
     from_host, to_host : for a host port
     tick, busy, load : for a spiking core
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from hw.errors import HwError, check_count
 from hw.npu.chip import STARTING, MixedChip, Place
 from hw.npu.flit import SIDE_BITS, Kind, Loaded
-from hw.npu.isa import UNITS
+from hw.npu.isa.table import UNITS
 from hw.npu.loading import FlitFields
 
 PATIENCE = 5_000

@@ -12,12 +12,12 @@ from hw.errors import NotBuiltError
 from hw.flow.netlist import Cells, Netlist, cells, netlist
 from hw.flow.yosys import Note, quiet
 from hw.noc.mesh import check_size
-from hw.npu.array import MacArray
 from hw.npu.chip import ChipParts, MixedChip, Place
 from hw.npu.core import NpuCore
-from hw.npu.memories import NOTHING
-from hw.npu.popcount import BinaryProduct
-from hw.npu.row import ArrayRow
+from hw.npu.gemm.array import MacArray
+from hw.npu.gemm.popcount import BinaryProduct
+from hw.npu.gemm.row import ArrayRow
+from hw.npu.memories.memories import NOTHING
 from hw.npu.shape import NpuShape
 
 ARRAY = (MacArray.module_name, ArrayRow.module_name, BinaryProduct.module_name)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from chipsim.chip.model import Chip
+    from mapper.planning.plan import Plan
     from mapper.results.summary import Row
-    from mapper.runtime.plan import Plan
     from mapper.settings import Settings
     from storage.store.network import NetworkFile
 
@@ -63,11 +63,11 @@ def run(options: argparse.Namespace) -> int:
     from mapper.limits.axons import make_job
     from mapper.limits.capacity import demands
     from mapper.limits.constraints import read_constraints
+    from mapper.planning.processor import slowness
+    from mapper.planning.processor_time import processor_seconds
+    from mapper.planning.strategy import enough_memory, make_plan
     from mapper.results.summary import summary
     from mapper.results.tables import columns, planned
-    from mapper.runtime.planning import enough_memory, make_plan
-    from mapper.runtime.processor import slowness
-    from mapper.runtime.time_plan import processor_seconds
 
     if options.workers is None and (options.worker_threads, options.worker_memory) != (None, None):
         raise UsageError("--worker-threads and --worker-memory: need workers; add --workers N")
@@ -185,8 +185,8 @@ class _Workers(NamedTuple):
         constrained: bool,
     ) -> _Workers:
         from mapper.pipeline import looked_at_here
+        from mapper.planning.workers import plan_workers
         from mapper.results.tables import worker_plan
-        from mapper.runtime.worker_plan import plan_workers
 
         count, given = options.workers, options.worker_memory
         if count is None:

@@ -144,7 +144,7 @@ def _chip_and_shape(options: argparse.Namespace) -> tuple[Chip, NpuShape]:
 def _compile_kernels(options: argparse.Namespace, target: Target) -> None:
     """Compile the kernels of a compilation: placement, and simulation of some frames."""
     from mapper.compiler.multicore.placement import effort
-    from mapper.warmup import works_of_compilation
+    from mapper.kernels.warmup import works_of_compilation
 
     chip, shape, settings = target
     cores = min(chip.usable_count, settings.cores or chip.usable_count)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from mapper import warmup
+from mapper.kernels import warmup
 
 if TYPE_CHECKING:
     from rich.console import Console

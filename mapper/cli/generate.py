@@ -67,9 +67,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from mapper.kernels.warmup import compile_kernels
+    from mapper.monitoring.resources import peak_rss_bytes
     from mapper.results.tables import facts, size
-    from mapper.runtime.resources import peak_rss_bytes
-    from mapper.warmup import compile_kernels
     from storage.errors import BadInputError
     from storage.generate import KINDS, Folder, Helpers, generate
 

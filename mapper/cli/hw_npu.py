@@ -44,7 +44,7 @@ def core_result(
     others : options of cores with neurons, which must not be given
     """
     from hw.flow.yosys import require_yosys
-    from hw.npu.memories import NpuMemories
+    from hw.npu.memories.memories import NpuMemories
     from hw.npu.synthesis import chip_netlist, core_netlist
     from mapper.compiler.multicore.ports import nearest, ports_of
     from mapper.results.tables import facts

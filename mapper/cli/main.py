@@ -14,8 +14,8 @@ from typing import Any
 
 from mapper.cli.parser import HelpFormatter, Parser, Topic
 from mapper.errors import BAD_INPUT, CLOSED_PIPE, INTERRUPTED, known_error
-from mapper.runtime.installation import bound_products, prepare
-from mapper.runtime.stopping import leave
+from mapper.kernels.installation import bound_products, prepare
+from mapper.monitoring.stopping import leave
 from mapper.version import version
 
 COMMANDS = {

@@ -53,8 +53,8 @@ def add_keep(group: argparse._ActionsContainer) -> None:
 
 def share_of_memory(options: argparse.Namespace, output: Path, runs: int) -> int:
     """Return the bytes per run: --memory, the earlier plan, or a share of free memory."""
+    from mapper.monitoring.resources import LEAST_MEMORY, default_memory
     from mapper.portfolio.runner import planned_memory
-    from mapper.runtime.resources import LEAST_MEMORY, default_memory
 
     if options.memory is not None:
         return int(options.memory)
@@ -101,10 +101,10 @@ def do_many(options: argparse.Namespace, output: Path, many: Many) -> int:
 
 
 def _executor(options: argparse.Namespace, runs: int) -> Executor:
+    from mapper.monitoring.monitor import Monitor
+    from mapper.monitoring.stopping import Stop
     from mapper.portfolio.executor import LocalExecutor
     from mapper.portfolio.processes import ProcessExecutor
-    from mapper.runtime.monitor import Monitor
-    from mapper.runtime.stopping import Stop
 
     console = terminal.stderr_console(options)
     said: set[str] = set()

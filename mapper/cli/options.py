@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from mapper.inputs.source import Effort, Source
     from mapper.limits.constraints import ConstraintFile
     from mapper.limits.relays import RelayNeurons
-    from mapper.runtime.plan import Plan
+    from mapper.planning.plan import Plan
     from storage.store.meta import NetworkMeta
     from storage.store.network import NetworkFile
 
 
 def size(text: str) -> int:
     """Parse a size such as `1GiB`; return bytes."""
-    from mapper.runtime.resources import parse_bytes
+    from mapper.monitoring.resources import parse_bytes
 
     try:
         return parse_bytes(text)
@@ -238,7 +238,7 @@ def add_threads(group: argparse._ActionsContainer) -> None:
 
 
 def memory_of(options: argparse.Namespace) -> int:
-    from mapper.runtime.resources import default_memory
+    from mapper.monitoring.resources import default_memory
 
     return options.memory or default_memory()
 
@@ -246,7 +246,7 @@ def memory_of(options: argparse.Namespace) -> int:
 def threads_of(options: argparse.Namespace) -> int:
     if getattr(options, "threads", None):  # not every command has the option
         return int(options.threads)
-    from mapper.runtime.resources import all_cores
+    from mapper.monitoring.resources import all_cores
 
     return all_cores()
 
@@ -259,7 +259,7 @@ def effort_of(options: argparse.Namespace) -> Effort:
 
 
 def compile_kernels(options: argparse.Namespace, *works: str) -> None:
-    """Compile the kernels of some tasks (see `mapper.warmup`) that are not in the cache.
+    """Compile the kernels of some tasks (see `mapper.kernels.warmup`) that are not in the cache.
 
     Call this after all checks of the command line, as it may take long.
     """

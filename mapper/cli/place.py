@@ -66,15 +66,15 @@ def run(options: argparse.Namespace) -> int:
 
     from chipsim.traffic.metrics import summarise
     from mapper.errors import DoesNotFitError, UsageError
+    from mapper.monitoring.monitor import Monitor
+    from mapper.monitoring.stopping import GRACE, Stop, StoppedError
+    from mapper.monitoring.threads import ThreadTeam
     from mapper.partitioning.bisection import whole
     from mapper.pipeline import place_groups
     from mapper.results.mapping_file import save_csv, save_mapping
     from mapper.results.output import network_facts
     from mapper.results.summary import Row, mapping_rows, summary
     from mapper.results.tables import quality
-    from mapper.runtime.monitor import Monitor
-    from mapper.runtime.stopping import GRACE, Stop, StoppedError
-    from mapper.runtime.threads import ThreadTeam
     from mapper.scoring.measure import measure_network
 
     if options.output is not None and options.output.suffix not in (".npz", ".csv"):

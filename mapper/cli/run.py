@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.distributed.slurm_step import slurm_step
     from mapper.distributed.start import SRUN, ending
     from mapper.results.output_folder import partial_folder
-    from mapper.runtime.resume import planned_memory
+    from mapper.resume.resume import planned_memory
 
     if options.seeds is not None:
         return _run_seeds(options)
@@ -92,12 +92,12 @@ def _run_one(options: argparse.Namespace, chip: Chip, output: Path) -> int:
     from dataclasses import replace
 
     from mapper.distributed.start import ask_workers
+    from mapper.monitoring.monitor import Monitor
+    from mapper.monitoring.stopping import GRACE, Stop
     from mapper.portfolio.run import RunTask, run_into_folder
     from mapper.results.output import read_report
     from mapper.results.output_folder import is_complete
-    from mapper.runtime.monitor import Monitor
-    from mapper.runtime.resume import describe_run, require_same
-    from mapper.runtime.stopping import GRACE, Stop
+    from mapper.resume.resume import describe_run, require_same
 
     settings = tuning.settings_of(options)
     console = terminal.stderr_console(options)

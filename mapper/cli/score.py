@@ -43,10 +43,10 @@ def run(options: argparse.Namespace) -> int:
     from chipsim.traffic.metrics import summarise
     from mapper.errors import nothing_kept
     from mapper.evaluation.mapped import open_mapped
+    from mapper.monitoring.monitor import Monitor
     from mapper.results.output import network_facts
     from mapper.results.summary import mapping_rows, summary
     from mapper.results.tables import quality
-    from mapper.runtime.monitor import Monitor
     from mapper.scoring.measure import measure_network
     from mapper.scoring.worked import sweep_on
 

@@ -38,9 +38,9 @@ def run(options: argparse.Namespace) -> int:
 
     from mapper.cli.compiling import compile_once
     from mapper.errors import MapperError
+    from mapper.kernels.warmup import missing_kernels, works_of_presets
     from mapper.results.tables import facts
     from mapper.settings import PRESETS
-    from mapper.warmup import missing_kernels, works_of_presets
 
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         raise MapperError("NUMBA_DISABLE_JIT is set and disables compilation; unset it")

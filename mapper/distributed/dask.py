@@ -31,8 +31,8 @@ from mapper.distributed.slurm_step import SlurmStep
 from mapper.errors import RESUME, MapperError, ResumableError, UsageError, nothing_kept
 from mapper.executors.shared import SharedFolder
 from mapper.executors.workers import Asked, RowSource, batch_jobs, require_seen
-from mapper.runtime.callbacks import ignore
-from mapper.runtime.monitor import Monitor
+from mapper.monitoring.callbacks import ignore
+from mapper.monitoring.monitor import Monitor
 from storage.closing import Closing
 
 ANSWERS_WITHIN = 15  # seconds; limit for a scheduler to answer and to have a worker

@@ -26,8 +26,8 @@ from mapper.executors.sent import nbytes, to_send, total_to_send
 from mapper.executors.shard import State
 from mapper.executors.shared import Batch, Finish, Home, SharedPlace, write_shards
 from mapper.executors.workers import RowSource
-from mapper.runtime.resources import peak_rss_bytes
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.resources import peak_rss_bytes
+from mapper.monitoring.threads import ThreadTeam
 from mapper.version import version
 from storage.scratch.scratch import Scratch
 

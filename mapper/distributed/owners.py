@@ -24,7 +24,7 @@ from mapper.executors.sections import MissingError
 from mapper.executors.sent import nbytes
 from mapper.executors.shards import Shards
 from mapper.executors.workers import RowSource
-from mapper.runtime.monitor import Monitor
+from mapper.monitoring.monitor import Monitor
 
 COMES_BACK_WITHIN = 60.0  # seconds; limit for the cluster to replace a lost worker
 CLOSES_WITHIN = 15.0  # seconds; limit for a worker to delete its files

@@ -18,8 +18,8 @@ from mapper.executors.sent import received
 from mapper.executors.shard import Result, State, Work
 from mapper.executors.shared import Batch, Finish, Home, Missing
 from mapper.executors.workers import RowSource
-from mapper.runtime.callbacks import Advance, ignore
-from mapper.runtime.sent_plan import ranges_for
+from mapper.monitoring.callbacks import Advance, ignore
+from mapper.planning.traffic import ranges_for
 
 
 class RemoteShardExecutor(Owners):

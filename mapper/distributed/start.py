@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mapper.distributed.slurm_step import SlurmStep
 from mapper.errors import UsageError, shown
 from mapper.executors.workers import PATIENCE, SYSTEMS, Asked, batch_jobs
-from mapper.runtime.callbacks import ignore
+from mapper.monitoring.callbacks import ignore
 from storage.extras import DISTRIBUTION
 
 if TYPE_CHECKING:

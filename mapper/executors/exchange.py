@@ -16,7 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.executors.shard import Work
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.threads import ThreadTeam
 
 BUNCHES = 8  # per thread; small labels are grouped, large ones are alone
 

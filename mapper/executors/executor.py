@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from mapper.executors.exchange import Exchange, RowBuffer, finish_all
 from mapper.executors.shard import Result, Shard, State, Work, entries_of
-from mapper.runtime.callbacks import Advance, ignore
-from mapper.runtime.threads import ThreadTeam, WorkspacePool
+from mapper.monitoring.callbacks import Advance, ignore
+from mapper.monitoring.threads import ThreadTeam, WorkspacePool
 
 if TYPE_CHECKING:
     from mapper.graph.csr import Chunk

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from mapper.executors.executor import LocalShardExecutor
 from mapper.executors.shard import Work
 from mapper.executors.shared import SharedPlace
-from mapper.runtime.callbacks import Advance, ignore
-from mapper.runtime.threads import ThreadTeam
-from mapper.runtime.worker_plan import MADE_BYTES, SORTED_CONNECTIONS
+from mapper.monitoring.callbacks import Advance, ignore
+from mapper.monitoring.threads import ThreadTeam
+from mapper.planning.workers import MADE_BYTES, SORTED_CONNECTIONS
 from storage.scratch.run_file import RunName, UnusableError, pack_frame, read_section, write_run
 
 FRAME = 4096  # target number of connections per shard and section; fewer are slower to pack

@@ -26,8 +26,8 @@ from mapper.executors.executor import LocalShardExecutor
 from mapper.executors.sent import received, to_send
 from mapper.executors.shard import Shard, State, Work
 from mapper.executors.workers import require_seen
-from mapper.runtime.callbacks import Advance, ignore
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.callbacks import Advance, ignore
+from mapper.monitoring.threads import ThreadTeam
 from storage.closing import Closing
 from storage.scratch.run_file import RunName, UnusableError, pack_frame, read_section, write_run
 

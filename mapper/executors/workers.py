@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from mapper.errors import UsageError
 from mapper.executors.executor import ShardExecutor
 from mapper.executors.shard import Work
-from mapper.runtime.callbacks import Advance, ignore
-from mapper.runtime.monitor import Monitor
+from mapper.monitoring.callbacks import Advance, ignore
+from mapper.monitoring.monitor import Monitor
 
 if TYPE_CHECKING:
     from mapper.executors.sections import Pairs, Sections

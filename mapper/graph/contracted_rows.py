@@ -18,8 +18,8 @@ from mapper.executors.shard import Shard, State
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import CopiedRows, Rows
 from mapper.graph.sampled_contraction import row_shift, sample_rows
-from mapper.runtime.callbacks import Advance, ignore
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.callbacks import Advance, ignore
+from mapper.monitoring.threads import ThreadTeam
 from storage.graph import Block, choose_block_size
 from storage.scratch.packed import PackedBlock, PackedRows, keep_packed, pack_block
 from storage.scratch.scratch import Scratch

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from chipsim.chip.model import Chip
 from mapper.graph.rows import StreamedRows, weight_shift
 from mapper.graph.sparsification import ThinnedGraph
-from mapper.runtime.memory_plan import LEVEL_ROW_BYTES, most_parts
-from mapper.runtime.plan import Plan
+from mapper.planning.memory import LEVEL_ROW_BYTES, most_parts
+from mapper.planning.plan import Plan
 from mapper.settings import BY_NETS, Settings
 from storage.graph import Graph
 from storage.scratch.packed import pack_block

@@ -15,9 +15,9 @@ from mapper.graph.by_label import sums_by_label
 from mapper.graph.csr import Chunk, Subgraph
 from mapper.graph.rows import Rows
 from mapper.graph.sampled_contraction import _kept, sampling_threshold
-from mapper.runtime.callbacks import Advance, ignore
-from mapper.runtime.memory_plan import GROUP_BYTES, LEAST_MATRICES, MATRIX_BYTES
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.callbacks import Advance, ignore
+from mapper.monitoring.threads import ThreadTeam
+from mapper.planning.memory import GROUP_BYTES, LEAST_MATRICES, MATRIX_BYTES
 
 
 @njit(cache=True, nogil=True)

@@ -22,8 +22,8 @@ from mapper.graph.contracted_rows import heaviest_row, sample_pairs, shifted
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows
 from mapper.graph.sampled_contraction import row_shift
-from mapper.runtime.callbacks import Advance, ignore
-from mapper.runtime.worker_plan import MADE_BYTES
+from mapper.monitoring.callbacks import Advance, ignore
+from mapper.planning.workers import MADE_BYTES
 from storage.graph import choose_block_size
 from storage.scratch.packed import Lists, UnitCache
 from storage.scratch.scratch import Scratch

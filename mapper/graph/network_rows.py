@@ -15,7 +15,7 @@ from mapper.executors.workers import Workers, require_seen
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import COPY, Rows, StreamedRows
 from mapper.graph.sparsification import ThinnedGraph
-from mapper.runtime.monitor import Monitor
+from mapper.monitoring.monitor import Monitor
 from storage.graph import Graph
 from storage.scratch.packed import Lists, RowCache
 from storage.scratch.scratch import Scratch

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from mapper.executors.workers import WorkerShardExecutor
 from mapper.graph.csr import Chunk
-from mapper.runtime.callbacks import Advance
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.callbacks import Advance
+from mapper.monitoring.threads import ThreadTeam
 from storage.graph import Graph
 from storage.scratch.packed import Lists, PackedRows, write_packed
 from storage.scratch.scratch import Scratch

@@ -25,9 +25,9 @@ from mapper.executors.executor import executor_of
 from mapper.executors.shard import Shard, State, by_label, entries_of
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import HeldRows, Rows
-from mapper.runtime.callbacks import Advance, ignore
-from mapper.runtime.random import mixed
-from mapper.runtime.threads import ThreadTeam, WorkspacePool
+from mapper.monitoring.callbacks import Advance, ignore
+from mapper.monitoring.threads import ThreadTeam, WorkspacePool
+from mapper.random_numbers import mixed
 
 FINE = 1 << 11  # smaller weights have one bin each; above, each octave has half as many bins
 BINS = FINE + 20 * FINE // 2

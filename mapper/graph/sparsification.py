@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import StreamedRows
 from mapper.graph.sampled_contraction import _kept, sampling_threshold
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.threads import ThreadTeam
 from storage.graph import Block, Csr, Graph
 
 # differs from the seeds of other samples of a run, so that these do not omit the same connections

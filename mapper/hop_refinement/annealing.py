@@ -21,8 +21,8 @@ from chipsim.chip.machine import STRAIGHT
 from mapper.graph.by_label import by_label
 from mapper.graph.rows import HeldRows
 from mapper.hop_refinement.mesh import CUT, CoreMesh, _apart
-from mapper.runtime.random import accepted, next_random
-from mapper.runtime.stopping import Stop, slices
+from mapper.monitoring.stopping import Stop, slices
+from mapper.random_numbers import accepted, next_random
 
 TO_NEIGHBOUR = 600  # of 1024 proposals: to the core of a neighbour; the others: to an adjacent core
 MANY = 300  # proposals per vertex, at most, for the minimum of small graphs

@@ -20,8 +20,8 @@ from chipsim.chip.machine import STRAIGHT
 from mapper.graph.csr import Chunk
 from mapper.graph.distance import along
 from mapper.hop_refinement.mesh import CoreMesh, _apart
+from mapper.monitoring.threads import WorkspacePool
 from mapper.partitioning.kway_refinement import Moves, Seeker
-from mapper.runtime.threads import WorkspacePool
 
 MUCH_BETTER = 2  # gain ratio above which a full core is preferred to one with slack
 INT32_MOST = np.int64(2**31 - 1)

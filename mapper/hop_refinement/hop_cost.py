@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.mesh import CoreMesh, _apart
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.threads import ThreadTeam
 
 
 @njit(cache=True, nogil=True)

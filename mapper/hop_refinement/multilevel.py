@@ -24,12 +24,12 @@ from mapper.hop_refinement.hop_cost import hop_cost
 from mapper.hop_refinement.mesh import CUT, CoreMesh
 from mapper.hop_refinement.partners import pairs_of
 from mapper.hop_refinement.tiles import exchange_in_tiles, tiles_of
+from mapper.monitoring.callbacks import ignore
+from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.kway_refinement import SeekCut, Seeker, refine_round
 from mapper.partitioning.label_propagation import cluster_vertices
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.recursive_splitting import Splitting, split_parts
-from mapper.runtime.callbacks import ignore
-from mapper.runtime.threads import ThreadTeam
 
 SHRINK = 2.5  # maximum size of a cluster, in mean vertices; larger values give worse levels
 CLUSTER_ROUNDS = 3

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from mapper.graph.by_label import ByLabel, by_label
 from mapper.graph.csr import Csr
 from mapper.hop_refinement.mesh import CoreMesh, _apart
+from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.two_way_fm import PATIENT, new_queues, two_way_fm
-from mapper.runtime.threads import ThreadTeam
 
 INT32_MOST = np.int64(2**31 - 1)
 BUNCHES = 8  # maximum groups of pairs per thread

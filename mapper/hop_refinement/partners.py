@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mapper.graph.affinity import favourites
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.mesh import ADJACENT, CUT, DIAGONAL, CoreMesh
-from mapper.runtime.threads import ThreadTeam, WorkspacePool
+from mapper.monitoring.threads import ThreadTeam, WorkspacePool
 
 PARTNERS = 10  # partners of a part, at most, unless it is a top partner of another
 

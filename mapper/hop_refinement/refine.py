@@ -29,12 +29,12 @@ from mapper.hop_refinement.multilevel import (
 from mapper.hop_refinement.partners import pairs_of
 from mapper.hop_refinement.tiles import exchange_in_tiles, tiles_of
 from mapper.hop_refinement.v_cycle import refine_by_chains
+from mapper.monitoring.callbacks import OnMapping, ignore
+from mapper.monitoring.context import Context
 from mapper.partitioning.kway_refinement import refine_round
-from mapper.runtime.callbacks import OnMapping, ignore
-from mapper.runtime.checkpoint import Arrays
-from mapper.runtime.context import Context
-from mapper.runtime.memory_plan import HELD_BYTES
-from mapper.runtime.plan import Plan
+from mapper.planning.memory import HELD_BYTES
+from mapper.planning.plan import Plan
+from mapper.resume.checkpoint import Arrays
 from mapper.scoring.stage_costs import estimate
 from mapper.settings import Settings
 

@@ -20,9 +20,9 @@ from mapper.limits.combined import CombinedCapacity
 from mapper.limits.constraints import Constraints
 from mapper.limits.enforce import Items, repair
 from mapper.limits.use import excess, weight_of_excess
-from mapper.runtime.context import Context
-from mapper.runtime.monitor import Monitor
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.context import Context
+from mapper.monitoring.monitor import Monitor
+from mapper.monitoring.threads import ThreadTeam
 
 
 def refine_and_repair(

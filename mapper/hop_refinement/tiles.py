@@ -19,8 +19,8 @@ from mapper.graph.by_label import sums_by_label
 from mapper.graph.rows import HeldRows, Rows
 from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hop_refinement.pairwise_fm import Batch, pairwise_fm_round
-from mapper.runtime.callbacks import Advance, ignore
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.callbacks import Advance, ignore
+from mapper.monitoring.threads import ThreadTeam
 
 ROW_BYTES = 8  # bytes per entry: id and weight
 TILE_ENTRIES = 1 << 24  # entries per tile, at most, 128 MiB, unless it is one core

@@ -17,8 +17,8 @@ from mapper.graph.sampled_contraction import contract_sampled, sampling_threshol
 from mapper.hop_refinement.hop_cost import hop_cost
 from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hop_refinement.multilevel import Levels, RefinementEffort, uncoarsen
+from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.label_propagation import cluster_vertices
-from mapper.runtime.threads import ThreadTeam
 
 SHRINK = 4.0  # maximum size of a cluster, in mean vertices
 CLUSTER_ROUNDS = 3

@@ -23,7 +23,7 @@ from mapper.hypergraph.fm import (
 )
 from mapper.hypergraph.gains import new_queue, new_state
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, connectivity, contract
-from mapper.runtime.stopping import Stop
+from mapper.monitoring.stopping import Stop
 
 COARSEST = 120  # vertices on the coarsest level
 HEAVIEST = 3.0  # maximum size of a cluster, in mean vertices of the coarsest level

@@ -21,7 +21,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, connectivity
-from mapper.runtime.stopping import Stop
+from mapper.monitoring.stopping import Stop
 
 PINS = (0.5, 0.5, 0.5, 0.5, 1.0, 1.0, 2.0, 2.0, 4.0, 4.0)
 """Expected pins that a net keeps in a part that it reaches, in each pass."""

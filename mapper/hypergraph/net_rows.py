@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from mapper.graph.csr import Subgraph
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, make_hypergraph
-from mapper.runtime.callbacks import Advance, ignore
-from mapper.runtime.memory_plan import CHECKED
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.callbacks import Advance, ignore
+from mapper.monitoring.threads import ThreadTeam
+from mapper.planning.memory import CHECKED
 from storage.store.network import RATE, NetworkFile
 
 

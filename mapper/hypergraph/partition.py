@@ -17,8 +17,8 @@ from mapper.hypergraph.coarsening import coarsen, join_twins
 from mapper.hypergraph.fm import FmSearch, refine
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, connectivity
 from mapper.hypergraph.rebisection import PairEffort, rebisect_pairs
-from mapper.runtime.stopping import Stop
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.stopping import Stop
+from mapper.monitoring.threads import ThreadTeam
 
 COARSEST = 100  # vertices per part on the coarsest level
 HEAVIEST = 1.5  # maximum size of a cluster, in mean vertices of the coarsest level

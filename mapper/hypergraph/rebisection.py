@@ -16,7 +16,7 @@ from numba import njit
 from mapper.graph.by_label import by_label
 from mapper.hypergraph.bisection import BisectionEffort, bisect
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, connectivity, make_hypergraph
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.threads import ThreadTeam
 
 
 @njit(cache=True, nogil=True)

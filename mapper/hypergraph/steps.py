@@ -19,11 +19,11 @@ from mapper.hypergraph.net_rows import NetReader, net_traffic, read_sample
 from mapper.hypergraph.partition import PartitionEffort, partition_hypergraph
 from mapper.hypergraph.streamed import refine_streamed, streamed_traffic
 from mapper.hypergraph.tree_refinement import TreeEffort, packet_effort, refine_by_trees
+from mapper.monitoring.callbacks import OnMapping
+from mapper.monitoring.context import Context
 from mapper.partitioning.rebalance import balance, enforce_capacity
 from mapper.partitioning.streamed import SETTLED, numbered, parts_wanted
-from mapper.runtime.callbacks import OnMapping
-from mapper.runtime.checkpoint import Arrays
-from mapper.runtime.context import Context
+from mapper.resume.checkpoint import Arrays
 from storage.graph import Graph
 from storage.store.network import NetworkFile
 

@@ -21,9 +21,9 @@ from mapper.graph.groups import group_traffic
 from mapper.graph.rows import Rows
 from mapper.hypergraph.hypergraph import Int32, Int64
 from mapper.hypergraph.net_rows import NetReader, _add_nets, traffic_of
+from mapper.monitoring.callbacks import Advance, ignore
+from mapper.monitoring.threads import ThreadTeam, WorkspacePool
 from mapper.partitioning.kway_refinement import move_in_order
-from mapper.runtime.callbacks import Advance, ignore
-from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
 TURNS = 3  # groups of neurons that move one group at a time
 INT32_MOST = 2**31 - 1

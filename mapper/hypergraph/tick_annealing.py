@@ -22,8 +22,8 @@ from mapper.hypergraph.hypergraph import Hypergraph, Int32
 from mapper.hypergraph.members import members_of, relocate, swap
 from mapper.hypergraph.thin_nets import CORE, SYNAPSE, Float64, TickNets
 from mapper.hypergraph.trees import Trees, arrive, leave, new_trees, propose
-from mapper.runtime.random import accepted, next_random
-from mapper.runtime.stopping import Stop, slices
+from mapper.monitoring.stopping import Stop, slices
+from mapper.random_numbers import accepted, next_random
 
 OUT, IN, LINKS = 1, 2, 3  # rows of `TickLoads.cycles` after the row of neurons
 HOT = 512  # of 1024 proposals: a vertex of one of the slowest cores

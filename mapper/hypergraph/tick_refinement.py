@@ -23,8 +23,8 @@ from mapper.hypergraph.thin_nets import (
 )
 from mapper.hypergraph.tick_annealing import SHARE, TickCosts, TickSchedule, anneal_ticks
 from mapper.hypergraph.trees import new_trees
-from mapper.runtime.checkpoint import Arrays
-from mapper.runtime.context import Context
+from mapper.monitoring.context import Context
+from mapper.resume.checkpoint import Arrays
 
 LEAST = 200_000  # proposals in total, at least
 MOST_SLOTS = 600_000_000  # slots that all proposals visit, approximately

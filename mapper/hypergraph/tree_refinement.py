@@ -14,7 +14,7 @@ from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hypergraph.coarsening import coarsen, join_twins
 from mapper.hypergraph.hypergraph import Hypergraph, Int32
 from mapper.hypergraph.trees import TreePrices, anneal_trees, new_trees
-from mapper.runtime.stopping import Stop
+from mapper.monitoring.stopping import Stop
 
 SHRINKS = 0.9  # coarsening ends if a level keeps more than this share of the vertices
 HEAVIEST = 4.0  # maximum size of a cluster, in mean vertices of the finer level

@@ -20,8 +20,8 @@ from mapper.graph.distance import along, towards
 from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64
 from mapper.hypergraph.members import members_of, relocate, swap
-from mapper.runtime.random import accepted, next_random
-from mapper.runtime.stopping import Stop, slices
+from mapper.monitoring.stopping import Stop, slices
+from mapper.random_numbers import accepted, next_random
 
 TO_REACHED = 600  # of 1024 proposals: to a core that a net of the vertex reaches; else adjacent
 SPARE = 16  # slots per core beyond the vertices of the fullest core

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mapper.runtime.plan import Plan
+    from mapper.planning.plan import Plan
 
 LOG = logging.getLogger("mapper")
 
@@ -25,8 +25,8 @@ class Listener:
         return nullcontext(lambda fraction: None)
 
     def compile(self, works: list[str], threads: int) -> None:
-        """Compile the kernels of these kinds of task if necessary, see `mapper.warmup`."""
-        from mapper.warmup import compile_kernels
+        """Compile the kernels of these kinds of task if necessary, see `mapper.kernels.warmup`."""
+        from mapper.kernels.warmup import compile_kernels
 
         compile_kernels(works, threads)
 

@@ -122,7 +122,7 @@ def open_source(
     keep_in : folder for files that are written; None uses a temporary folder
     resume : use files of an earlier run in that folder
     """
-    from mapper.runtime.resume import is_whole
+    from mapper.resume.resume import is_whole
 
     if source.made is not None:
         with folder_for(keep_in) as folder:
@@ -175,7 +175,7 @@ def _open_plain(
     resume: bool = False,
 ) -> Iterator[NetworkFile]:
     """Open the input without assigning rates; name : of the file that is written."""
-    from mapper.runtime.resume import is_whole
+    from mapper.resume.resume import is_whole
 
     network = source.network
     if isinstance(network, NetworkFile):

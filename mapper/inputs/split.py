@@ -10,7 +10,7 @@ from chipsim.chip.model import Chip
 from mapper.inputs.listener import Listener
 from mapper.inputs.source import Effort, folder_for
 from mapper.limits.relays import RelayNeurons, plan_relays, write_split
-from mapper.runtime.resume import is_whole
+from mapper.resume.resume import is_whole
 from storage.store.network import NetworkFile
 
 SPLIT = "split.bin"  # in the folder of a run

@@ -34,8 +34,8 @@ from mapper.limits.use import (
     limits_of,
     weight_of_excess,
 )
-from mapper.runtime.monitor import Monitor
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.monitor import Monitor
+from mapper.monitoring.threads import ThreadTeam
 from storage.graph import Graph
 
 ATTEMPTS = 7

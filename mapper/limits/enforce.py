@@ -24,7 +24,7 @@ from mapper.limits.use import (
     excess,
     weight_of_excess,
 )
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.threads import ThreadTeam
 from storage.graph import Graph
 
 PASSES = 40

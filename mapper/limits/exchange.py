@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.runtime.random import draw_star
+from mapper.random_numbers import draw_star
 
 OF_SOURCES, SPREAD, ROOMY = 6, 12, 6  # candidates: parts of sources, random parts, parts with slack
 SAMPLE = 64  # sources of a vertex whose parts are looked up

@@ -10,7 +10,7 @@ from mapper.limits.axons import LimitJob, lacking
 from mapper.limits.constraints import Constraints
 from mapper.limits.enforce import Items, repair
 from mapper.limits.use import excess, weight_of_excess
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.threads import ThreadTeam
 
 
 def pinned_cells(

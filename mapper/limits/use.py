@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
-from mapper.runtime.threads import ThreadTeam, WorkspacePool
+from mapper.monitoring.threads import ThreadTeam, WorkspacePool
 from storage.graph import Graph
 
 NEURONS, SYNAPSES, AXONS_IN, AXONS_OUT = range(4)  # rows of `Use.table`, in the order of LIMITS

@@ -9,7 +9,7 @@ from mapper.limits.combined import CombinedCapacity, Resized
 from mapper.methods.steps import Int32, MappingRun, Method
 from mapper.partitioning.bisection import whole
 from mapper.partitioning.classic import partition_classic
-from mapper.runtime.checkpoint import Checkpoint
+from mapper.resume.checkpoint import Checkpoint
 from mapper.scoring.stage_costs import StageCosts
 
 

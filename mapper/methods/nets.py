@@ -28,9 +28,9 @@ from mapper.hypergraph.tick_refinement import (
 )
 from mapper.limits.combined import CombinedCapacity
 from mapper.methods.steps import Int32, MappingRun, Method
-from mapper.runtime.checkpoint import Checkpoint
-from mapper.runtime.plan import REFINED_BY
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.threads import ThreadTeam
+from mapper.planning.plan import REFINED_BY
+from mapper.resume.checkpoint import Checkpoint
 from mapper.scoring.stage_costs import StageCosts
 from storage.store.network import RATE
 

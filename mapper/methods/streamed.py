@@ -29,10 +29,10 @@ from mapper.hypergraph.steps import (
 from mapper.limits.combined import CombinedCapacity, Resized
 from mapper.methods.nets import costs_of, refine_by_nets, refine_by_time_streamed
 from mapper.methods.steps import Int32, MappingRun, Method
+from mapper.monitoring.callbacks import OnMapping, ignore
 from mapper.partitioning.streamed import Task, balanced, numbered, open_rows, partition_streamed
-from mapper.runtime.callbacks import OnMapping, ignore
-from mapper.runtime.checkpoint import Arrays, Checkpoint
-from mapper.runtime.plan import REFINED_BY
+from mapper.planning.plan import REFINED_BY
+from mapper.resume.checkpoint import Arrays, Checkpoint
 from mapper.scoring.stage_costs import StageCosts
 from storage.graph import Graph
 

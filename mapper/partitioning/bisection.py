@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.graph.csr import Subgraph
+from mapper.monitoring.stopping import Stop
 from mapper.partitioning.greedy_growing import grow_half
-from mapper.runtime.stopping import Stop
 from storage.graph import Graph
 from storage.store.memory import load
 

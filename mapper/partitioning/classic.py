@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.monitoring.monitor import Monitor
 from mapper.partitioning.bisection import bisect, whole
 from mapper.partitioning.block_refinement import cut_weight
 from mapper.partitioning.hierarchy import coarsen, uncoarsen
-from mapper.runtime.checkpoint import Arrays, Checkpoint
-from mapper.runtime.monitor import Monitor
+from mapper.resume.checkpoint import Arrays, Checkpoint
 from mapper.settings import Settings
 from storage.graph import Graph
 from storage.scratch.scratch import Scratch

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from mapper.graph.rows import HeldRows
 from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold, thin_in_place
+from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.kway_refinement import refine_round
 from mapper.partitioning.label_propagation import cluster_vertices
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.recursive_splitting import Splitting, split_parts
-from mapper.runtime.sample import LEVEL_DEGREE
-from mapper.runtime.threads import ThreadTeam
+from mapper.planning.sampling import LEVEL_DEGREE
 
 LAST_CUT_SLACK = 1.01  # ratio to its share that a part may hold before its last cut
 

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.graph.contraction import contract
+from mapper.monitoring.monitor import Monitor
 from mapper.partitioning.block_refinement import cut_weight, refine
 from mapper.partitioning.heavy_edge_matching import match
 from mapper.partitioning.rebalance import balance, enforce_and_renumber
-from mapper.runtime.monitor import Monitor
 from mapper.settings import Settings
 from storage.graph import Graph
 from storage.scratch.scratch import Scratch

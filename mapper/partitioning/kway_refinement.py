@@ -28,9 +28,9 @@ from mapper.graph.affinity import sum_by_part
 from mapper.graph.by_label import sums_by_label
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows
+from mapper.monitoring.callbacks import Advance, ignore
+from mapper.monitoring.threads import ThreadTeam, WorkspacePool
 from mapper.partitioning.pass_steps import steps_of
-from mapper.runtime.callbacks import Advance, ignore
-from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
 BEHIND = 1  # steps computed ahead of the applied moves, if rows are not in memory
 OUTLIER = 4  # ratio of the weight to another part and to its own that makes a vertex an outlier

@@ -20,11 +20,11 @@ from mapper.executors.shard import Shard, State, by_label
 from mapper.graph.affinity import sum_by_part
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows
+from mapper.monitoring.callbacks import Advance, ignore
+from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.pass_steps import steps_of
 from mapper.partitioning.proposals import Labels, join_in_order, join_together, label_ranges
-from mapper.runtime.callbacks import Advance, ignore
-from mapper.runtime.random import mixed
-from mapper.runtime.threads import ThreadTeam
+from mapper.random_numbers import mixed
 
 ROUND_CHUNKS = 16  # chunks per step of rows in memory; so threads rarely wait
 

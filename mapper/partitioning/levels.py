@@ -1,7 +1,7 @@
 """Further levels of clusters, beyond memory, until enough connections per cluster fit in memory.
 
 With too few connections per cluster the initial partition misses the structure of the network
-(`mapper.runtime.sample`). Connections that do not fit in memory are contracted into scratch, or
+(`mapper.planning.sampling`). Connections that do not fit in memory are contracted into scratch, or
 onto workers if there are any, and clustered again: little memory costs time, not quality. Every
 level is a sample of the previous one, and is processed like the network, step by step, by the same
 threads or workers. The rows of a level are deleted once the next level exists.
@@ -21,10 +21,9 @@ from mapper.graph.contracted_rows import contract_to_scratch
 from mapper.graph.level_rows import contract_on_workers
 from mapper.graph.rows import Rows
 from mapper.graph.sampled_contraction import sampling_threshold
+from mapper.monitoring.context import Context
 from mapper.partitioning.label_propagation import number_clusters, propagate, start_clusters
-from mapper.runtime.checkpoint import Arrays
-from mapper.runtime.context import Context
-from mapper.runtime.sample import (
+from mapper.planning.sampling import (
     CLUSTERS_OF_BLOCK,
     KEPT,
     LEAST_SHRINK,
@@ -32,6 +31,7 @@ from mapper.runtime.sample import (
     sample_of,
     suffices,
 )
+from mapper.resume.checkpoint import Arrays
 
 
 class ClusterLevel(NamedTuple):

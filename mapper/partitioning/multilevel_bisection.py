@@ -27,7 +27,7 @@ from mapper.partitioning.two_way_fm import (
     new_queues,
     two_way_fm,
 )
-from mapper.runtime.random import next_random
+from mapper.random_numbers import next_random
 
 COARSEST = 96  # vertices at which greedy growing starts
 PREFER_SMOOTH = 1.01  # a smoothed cut may be this much worse: its shape is worth more

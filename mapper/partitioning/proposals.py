@@ -14,8 +14,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.runtime.random import mixed
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.threads import ThreadTeam
+from mapper.random_numbers import mixed
 
 WORTH_SHARING = 1 << 16  # least proposals, or vertices, that are worth handing over to threads
 

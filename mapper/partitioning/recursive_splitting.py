@@ -21,9 +21,9 @@ from mapper.executors.shard import Shard, State, entries_of
 from mapper.graph.by_label import by_label, sums_by_label
 from mapper.graph.csr import Chunk, Csr
 from mapper.graph.rows import Rows
+from mapper.monitoring.callbacks import Advance, ignore
+from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.multilevel_bisection import BisectionEffort, bisect_graph
-from mapper.runtime.callbacks import Advance, ignore
-from mapper.runtime.threads import ThreadTeam
 
 NARROW_VERTICES = 1 << 16  # vertices of a part up to which places take two bytes
 LIGHT = 1 << 8  # smaller weights take one byte

@@ -25,18 +25,18 @@ from numpy.typing import NDArray
 from mapper.graph.by_label import sums_by_label
 from mapper.graph.rows import Rows, StreamedRows, copied, hold
 from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold
+from mapper.monitoring.context import Context
+from mapper.monitoring.monitor import Monitor
+from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.deep import DeepEffort, block_bounds, partition_in_memory
 from mapper.partitioning.kway_refinement import SeekCut, Seeker, refine_round
 from mapper.partitioning.levels import ClusterLevel, cluster_rows, clustered_enough, sample_at
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.rebalance import balance, enforce_capacity
 from mapper.partitioning.recursive_splitting import Splitting, split_parts
-from mapper.runtime.checkpoint import Arrays
-from mapper.runtime.context import Context
-from mapper.runtime.memory_plan import FILL
-from mapper.runtime.monitor import Monitor
-from mapper.runtime.sample import Sample
-from mapper.runtime.threads import ThreadTeam
+from mapper.planning.memory import FILL
+from mapper.planning.sampling import Sample
+from mapper.resume.checkpoint import Arrays
 from storage.graph import Graph
 from storage.scratch.scratch import Scratch
 

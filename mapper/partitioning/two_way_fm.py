@@ -14,7 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.graph.heap import remove, sift_down, sift_up
-from mapper.runtime.random import next_random
+from mapper.random_numbers import next_random
 
 RUN = 16  # length of runs sorted by insertion
 PATIENT = 8  # FM ends a pass after moves of one in PATIENT vertices without gain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from mapper.runtime.stopping import Stop
+from mapper.monitoring.stopping import Stop
 
 
 class TimeUpError(Exception):

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.graph.csr import Subgraph
+from mapper.monitoring.callbacks import OnPlacement, ignore
 from mapper.placement.annealing.classes import ClassPlacer
 from mapper.placement.annealing.dense import AnnealingPlacer
 from mapper.placement.annealing.schedule import Schedule
@@ -28,8 +29,7 @@ from mapper.placement.placer import Placed, Placer, Places, Problem
 from mapper.placement.region import Region
 from mapper.placement.spectral import RotationSearch, SpectralPlacer
 from mapper.placement.terminal_bisection import BisectionPlacer, CutEffort
-from mapper.runtime.callbacks import OnPlacement, ignore
-from mapper.runtime.time_plan import GROWTH, STANDARD
+from mapper.planning.processor_time import GROWTH, STANDARD
 from storage.parallel import map_ordered
 
 FEW_GROUPS = 2048  # groups below which the work of annealing is proportional to their number

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.graph.csr import Subgraph
+from mapper.monitoring.stopping import Stop
 from mapper.partitioning.greedy_growing import grow_half
 from mapper.placement.region import Region
-from mapper.runtime.stopping import Stop
 
 
 def place_by_bisection(

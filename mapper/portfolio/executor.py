@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from mapper.errors import BAD_INPUT, known_error
 from mapper.inputs.listener import Listener
+from mapper.monitoring.monitor import Monitor
+from mapper.monitoring.stopping import GRACE, Keep, Stop
 from mapper.portfolio.figures import Figures, figures_of
 from mapper.portfolio.run import RunTask, run_into_folder
-from mapper.runtime.monitor import Monitor
-from mapper.runtime.stopping import GRACE, Keep, Stop
 from storage.closing import Closing
 
 OnNote = Callable[[str, str], None]

@@ -22,11 +22,11 @@ from typing import Any, BinaryIO
 
 from mapper.errors import BAD_INPUT
 from mapper.inputs.listener import Listener
+from mapper.monitoring.callbacks import ignore
+from mapper.monitoring.monitor import Monitor
+from mapper.monitoring.resources import all_cores
 from mapper.portfolio.executor import Executor, OnNote, Outcome, UnkeptStop, perform
 from mapper.portfolio.run import RunTask
-from mapper.runtime.callbacks import ignore
-from mapper.runtime.monitor import Monitor
-from mapper.runtime.resources import all_cores
 from storage.errors import StorageWarning
 
 ATTEMPTS = 3  # attempts at a run whose process dies
@@ -203,7 +203,7 @@ class _Told(Listener):
 
     def compile(self, works: list[str], threads: int) -> None:
         """Compile kernels in one process with all cores, while the others wait for it."""
-        from mapper.warmup import compile_kernels
+        from mapper.kernels.warmup import compile_kernels
 
         def on_start(count: int) -> None:
             self.note(f"compiling {count} kernels, once after installation ...")

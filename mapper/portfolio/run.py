@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 from mapper.inputs.listener import Listener
 from mapper.inputs.split import SPLIT
+from mapper.monitoring.monitor import Monitor
 from mapper.report import make
 from mapper.report.view import make_view
 from mapper.results.loads import Loads
 from mapper.results.output import CONSTRAINTS, LOG, SCRATCH, write_results
 from mapper.results.output_folder import output_folder
-from mapper.runtime.monitor import Monitor
-from mapper.runtime.resume import describe_run
+from mapper.resume.resume import describe_run
 from mapper.session import MapRequest, Workspace, mapped
 from storage.files import digest, real_path, write_file
 

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 from mapper.errors import MapperError, known_error
 from mapper.inputs.listener import Listener
 from mapper.inputs.source import Source, import_once
+from mapper.monitoring.callbacks import ignore
 from mapper.portfolio.executor import Executor, Outcome
 from mapper.portfolio.figures import figures_of
 from mapper.portfolio.portfolio_file import PORTFOLIO_FILE, PortfolioFile, Run, read_portfolio
 from mapper.portfolio.run import RunTask, describe_request
 from mapper.results.output import read_report
 from mapper.results.output_folder import is_complete, partial_folder
-from mapper.runtime.callbacks import ignore
 from mapper.session import MapRequest
 from storage.errors import StorageWarning
 from storage.files import real_path, write_error, writing

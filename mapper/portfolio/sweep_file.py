@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 from chipsim.chip.toml_text import parse_toml, read_toml_bytes
 from mapper.errors import MapperError, UsageError, shown
+from mapper.monitoring.resources import parse_bytes
 from mapper.portfolio.seeds import MOST_RUNS, parse_seeds
-from mapper.runtime.resources import parse_bytes
 from mapper.settings import SETTINGS
 from storage.address import RemotePath, path_of
 

@@ -14,14 +14,14 @@ from chipsim.chip.presets import from_fields
 from chipsim.errors import ChipError
 from mapper.errors import MapperError
 from mapper.limits.relays import RelayNeurons
+from mapper.monitoring.monitor import Monitor
+from mapper.planning.strategy import enough_memory
 from mapper.results.loads import TRAFFIC, Loads, save_loads
 from mapper.results.mapping import Mapping
 from mapper.results.mapping_file import save_mapping_in
 from mapper.results.output_folder import IMPORTED
 from mapper.results.output_folder import REPORT as REPORT
 from mapper.results.report_file import MOST_REPORT_BYTES, SCHEMA, Report
-from mapper.runtime.monitor import Monitor
-from mapper.runtime.planning import enough_memory
 from mapper.settings import Settings
 from mapper.version import version
 from storage.address import path_of

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mapper.errors import CannotResumeError, MapperError, ResumableError
-from mapper.runtime.resume import RUN, take_up
+from mapper.resume.resume import RUN, take_up
 from storage.errors import LockedError, StorageError, StorageWarning
 from storage.exchange import exchange, sync_folder
 from storage.files import real_path, write_error, write_file

@@ -13,8 +13,8 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from mapper.runtime.plan import Plan
-    from mapper.runtime.worker_plan import WorkerPlan
+    from mapper.planning.plan import Plan
+    from mapper.planning.workers import WorkerPlan
 
 
 def number(value: Any) -> str:
@@ -277,7 +277,7 @@ def levels(entries: Sequence[Mapping[str, Any]]) -> Table:
 
 def planned(plan: Plan, seconds: Mapping[str, float] | None = None) -> Table:
     """Return the memory plan, with processor seconds by stage if they are known."""
-    from mapper.runtime.plan import STAGES
+    from mapper.planning.plan import STAGES
 
     rows: list[tuple[Any, ...]] = [
         (name, size(need), f"{need / plan.budget:.0%}") for name, need in plan.stages.items()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from chipsim.chip.model import Chip
 from chipsim.traffic.arrays import Traffic, Units, measure
 from chipsim.traffic.sweep import Swept
-from mapper.runtime.callbacks import Advance, ignore
+from mapper.monitoring.callbacks import Advance, ignore
 from storage.graph import Csr
 from storage.store.network import RATE, NetworkFile
 

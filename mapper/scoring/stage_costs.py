@@ -19,8 +19,8 @@ from chipsim.chip.machine import Axes, flat_axes
 from chipsim.traffic.arrays import Traffic
 from mapper.graph.csr import Subgraph
 from mapper.graph.rows import HeldRows, Rows
-from mapper.runtime.monitor import Monitor, Observer
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.monitor import Monitor, Observer
+from mapper.monitoring.threads import ThreadTeam
 
 SPARED = 16  # one chunk on disk in SPARED is scanned
 LEAST_CHUNKS = 16  # chunks that are scanned, at least

@@ -20,7 +20,7 @@ from mapper.executors.workers import Workers
 from mapper.graph.csr import Chunk
 from mapper.graph.network_rows import open_same
 from mapper.graph.rows import StreamedRows
-from mapper.runtime.monitor import Monitor
+from mapper.monitoring.monitor import Monitor
 from mapper.scoring.measure import OutgoingSynapses
 from storage.scratch.scratch import Scratch
 from storage.store.network import RATE, NetworkFile

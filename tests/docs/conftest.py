@@ -23,6 +23,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     )
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("mapper.warmup.compile_kernels", nothing_to_compile)
+    monkeypatch.setattr("mapper.kernels.warmup.compile_kernels", nothing_to_compile)
     monkeypatch.chdir(work)
     yield work

@@ -14,7 +14,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from hw.npu.isa import FORMS, HEAD, MICRO_OP, RECORD, SCALE
+from hw.npu.isa.table import FORMS, HEAD, MICRO_OP, RECORD, SCALE
 from mapper.cli.main import COMMANDS, build_whole_parser, main, subparsers
 from mapper.exports import EXPORTS as MAPPINGS
 from mapper.graph.rows import COPY

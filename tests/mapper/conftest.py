@@ -13,7 +13,7 @@ import numba
 import pytest
 
 from mapper.cli.main import main
-from mapper.warmup import Compiled
+from mapper.kernels.warmup import Compiled
 
 Tree = dict[str, bytes | None]
 
@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def nothing_to_compile(*arguments: object, **named: object) -> Compiled:
-    """Replacement of `mapper.warmup.compile_kernels`."""
+    """Replacement of `mapper.kernels.warmup.compile_kernels`."""
     return Compiled(0, [], 0, 0.0)
 
 
@@ -69,7 +69,7 @@ def tidy(
     monkeypatch.chdir(nowhere)
     monkeypatch.setattr(tempfile, "tempdir", str(nowhere))
     if "compiles" not in request.node.name:
-        monkeypatch.setattr("mapper.warmup.compile_kernels", nothing_to_compile)
+        monkeypatch.setattr("mapper.kernels.warmup.compile_kernels", nothing_to_compile)
     yield
     assert list(nowhere.iterdir()) == []
 

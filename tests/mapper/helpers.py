@@ -21,9 +21,9 @@ PROGRAM = """
 import signal
 import sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell has it ignored
-import mapper.warmup
-nothing = mapper.warmup.Compiled(0, [], 0, 0.0)
-mapper.warmup.compile_kernels = lambda *arguments, **named: nothing
+import mapper.kernels.warmup
+nothing = mapper.kernels.warmup.Compiled(0, [], 0, 0.0)
+mapper.kernels.warmup.compile_kernels = lambda *arguments, **named: nothing
 from mapper.cli.main import main
 sys.exit(main())
 """

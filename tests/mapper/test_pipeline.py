@@ -16,6 +16,7 @@ from mapper.evaluation.verify import verify_network
 from mapper.evaluation.verify_mapping import verify_mapping
 from mapper.graph import contraction
 from mapper.graph.contraction import contract
+from mapper.monitoring.monitor import Monitor
 from mapper.pipeline import map_network
 from mapper.results.loads import TRAFFIC
 from mapper.results.mapping import Mapping
@@ -28,7 +29,6 @@ from mapper.results.output import (
     scratch_in,
     write_results,
 )
-from mapper.runtime.monitor import Monitor
 from mapper.settings import Settings, preset
 from storage.scratch.scratch import ScratchGraph
 from storage.sorting.sorter import ConnectionSorter

@@ -21,7 +21,7 @@ from chipsim.npu.mesh_report import SIDES, ChipReport, chip_report
 from chipsim.npu.mesh_run import Advance, CoreWork, MeshTimes, run_mesh
 from chipsim.npu.records import Op
 from chipsim.npu.replay import Bytes, in_turn, overlapped
-from hw.npu.isa import INSTRUCTION_BYTES, MICRO_OP_BYTES
+from hw.npu.isa.table import INSTRUCTION_BYTES, MICRO_OP_BYTES
 from mapper.compiler.artifacts.layers import bars_of
 from mapper.compiler.artifacts.manifest import CompiledFolder
 from mapper.compiler.artifacts.simulate import FrameCores, Machine, programs_of

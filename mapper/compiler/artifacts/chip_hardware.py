@@ -22,8 +22,8 @@ from chipsim.npu.records import STREAMS
 from chipsim.npu.replay import Bytes, in_turn
 from hw.npu.chip import ChipParts, MixedChip
 from hw.npu.flit import SIDE_BITS, Kind
-from hw.npu.isa import INSTRUCTION_BYTES, MICRO_OP_BYTES
-from hw.npu.memories import Contents
+from hw.npu.isa.table import INSTRUCTION_BYTES, MICRO_OP_BYTES
+from hw.npu.memories.memories import Contents
 from hw.npu.run import PATIENCE, Delivered, HostSide, Input, NpuRun, NpuSimulator
 from mapper.compiler.artifacts.chip_cycles import chip_of, inputs_of
 from mapper.compiler.artifacts.manifest import CompiledFolder

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from chipsim.npu.records import KINDS, Op
-from hw.npu.isa import INSTRUCTION_BYTES, MICRO_OP_BYTES
-from hw.npu.programs import decode_program
+from hw.npu.isa.encoding import decode_program
+from hw.npu.isa.table import INSTRUCTION_BYTES, MICRO_OP_BYTES
 from mapper.compiler.artifacts.manifest import MOST_FILE, RECORDS, CompiledFolder
 from mapper.compiler.codegen.macros.file import MACROS, record_count
 from mapper.compiler.codegen.macros.listing import contents

@@ -16,7 +16,7 @@ from chipsim.npu.core_run import CoreTimes, run_core
 from chipsim.npu.execute import Frame
 from chipsim.npu.followed import units_of
 from hw.npu.core_run import Begin, CoreRun, CoreSimulator, Link
-from hw.npu.memories import Contents, NpuMemories
+from hw.npu.memories.memories import Contents, NpuMemories
 from mapper.compiler.artifacts.chip_hardware import HardwareRun, contents_of, different_times
 from mapper.compiler.artifacts.manifest import CompiledFolder
 from mapper.compiler.artifacts.simulate import FrameCores, Machine, programs_of

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.cycles import UNITS, Timeline
 from chipsim.npu.timing import vectors_of_entry
-from hw.npu.isa import Instruction
+from hw.npu.isa.table import Instruction
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Conv
 from mapper.compiler.memory.planner import Region, blocks_of

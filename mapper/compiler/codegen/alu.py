@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.npu.isa import Instruction, MicroOp, form_of
+from hw.npu.isa.table import Instruction, MicroOp, form_of
 from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.codegen.areas import Entries, LoadArea
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork

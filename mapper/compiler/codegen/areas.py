@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.npu.isa import form_of
+from hw.npu.isa.table import form_of
 from mapper.compiler.ir.tensor import NO_PAD
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.program.inputs import Span

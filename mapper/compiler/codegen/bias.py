@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hw.npu.isa import Instruction, MicroOp
+from hw.npu.isa.table import Instruction, MicroOp
 from mapper.compiler.codegen.alu import PARAMETERS, alu, alu_step
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.kernels import Kernels

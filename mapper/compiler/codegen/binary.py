@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
-from hw.npu.isa import Instruction, MicroOp
+from hw.npu.isa.table import Instruction, MicroOp
 from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.codegen.alu import alu
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork

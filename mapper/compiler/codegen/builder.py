@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from chipsim.chip.npu_shape import NpuShape
-from hw.npu.isa import MICRO_OP_BYTES, UNITS, Instruction, form_of
+from hw.npu.isa.table import MICRO_OP_BYTES, UNITS, Instruction, form_of
 from mapper.compiler.codegen.areas import Entries
 from mapper.compiler.codegen.streams import Streams
 from mapper.compiler.ir.macro import Macro

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.arrivals import HostLink
 from chipsim.npu.cycles import Timeline
-from hw.npu.isa import Instruction
+from hw.npu.isa.table import Instruction
 from mapper.compiler.codegen.loaded import Loaded
 from mapper.compiler.codegen.program import Emitted
 from mapper.compiler.ir.macro import Macro

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from chipsim.npu.records import Program
-from hw.npu.programs import decode_micro_ops, decode_program
+from hw.npu.isa.encoding import decode_micro_ops, decode_program
 from mapper.compiler.program.image import Image
 
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from hw.errors import HwError
-from hw.npu.isa import Instruction
-from hw.npu.programs import encode_micro_ops, encode_program
+from hw.npu.isa.encoding import encode_micro_ops, encode_program
+from hw.npu.isa.table import Instruction
 from mapper.compiler.codegen.macros.file import require_canonical, unpack_layers
 from mapper.compiler.codegen.macros.layers import Layers
 from mapper.compiler.codegen.program import host_words, steps_of

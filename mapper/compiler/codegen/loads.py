@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hw.npu.isa import Instruction
+from hw.npu.isa.table import Instruction
 from mapper.compiler.codegen.areas import Entries, LoadArea
 from mapper.compiler.codegen.builder import ProgramBuilder
 from mapper.compiler.program.steps import Touch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hw.npu.isa import Instruction, MicroOp, form_of
+from hw.npu.isa.table import Instruction, MicroOp, form_of
 from mapper.compiler.codegen.areas import Entries, LoadArea
 from mapper.compiler.codegen.bias import BIAS, begin_sums, end_sums
 from mapper.compiler.codegen.binary import add_edges

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hw.npu.isa import form_of
+from hw.npu.isa.table import form_of
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.kernels import Kernels
 from mapper.compiler.ir.node import Conv, Node

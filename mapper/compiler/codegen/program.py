@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
-from hw.npu.isa import Instruction
+from hw.npu.isa.table import Instruction
 from mapper.compiler.codegen.builder import DUAL, Choices, MemoryPlan, WeightPlan
 from mapper.compiler.codegen.emitter import Emitter
 from mapper.compiler.codegen.macros.file import MACROS, pack_layers, unpack_layers

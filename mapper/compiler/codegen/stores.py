@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.npu.isa import Instruction
+from hw.npu.isa.table import Instruction
 from mapper.compiler.codegen.areas import Entries, LoadArea
 from mapper.compiler.codegen.builder import ProgramBuilder
 from mapper.compiler.ir.tensor import Tensor

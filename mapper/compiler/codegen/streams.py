@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.npu.isa import Instruction, form_of
+from hw.npu.isa.table import Instruction, form_of
 from mapper.compiler.program.steps import Touch
 from mapper.errors import DoesNotFitError
 

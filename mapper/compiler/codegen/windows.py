@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.npu.windows import PacketHeader
-from hw.npu.isa import Instruction
+from hw.npu.isa.table import Instruction
 from mapper.compiler.codegen.areas import Entries
 from mapper.compiler.codegen.builder import ProgramBuilder
 from mapper.compiler.ir.node import Node, WindowColumns

@@ -22,7 +22,7 @@ from mapper.compiler.ir.stored import Stored, stored_constant
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.numerics.hosted import session_of
 from mapper.errors import MapperError
-from mapper.runtime.resources import default_memory
+from mapper.monitoring.resources import default_memory
 from storage.errors import BadInputError
 from storage.formats.layers.onnxgraph import MOST_MADE, Model, OnnxNode
 from storage.formats.layers.onnxruns import operator_text

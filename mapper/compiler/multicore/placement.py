@@ -115,7 +115,7 @@ def place(vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int) -> 
     from mapper.inputs.listener import Listener
     from mapper.inputs.source import Source
     from mapper.limits.constraints import ConstraintFile
-    from mapper.runtime.monitor import Monitor
+    from mapper.monitoring.monitor import Monitor
     from mapper.session import MapRequest, Workspace, mapped
 
     pieces = vertices.groups.size

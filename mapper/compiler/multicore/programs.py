@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
-from hw.npu.isa import Instruction
+from hw.npu.isa.table import Instruction
 from mapper.compiler.codegen.builder import Choices, MemoryPlan
 from mapper.compiler.codegen.placement import plan_weights
 from mapper.compiler.codegen.program import CoreTarget, Emitted, emitted, require_instructions

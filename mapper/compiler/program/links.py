@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.npu.isa import UNITS, Instruction, form_of
+from hw.npu.isa.table import UNITS, Instruction, form_of
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.steps import Step

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hw.npu.programs import decode_micro_ops
+from hw.npu.isa.encoding import decode_micro_ops
 
 if TYPE_CHECKING:
     from mapper.compiler.program.image import Image

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.npu.isa import UNITS, Instruction
+from hw.npu.isa.table import UNITS, Instruction
 
 if TYPE_CHECKING:
     from mapper.compiler.program.links import SentVectors

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
-from hw.npu.isa import ROUNDINGS, MicroOp
-from hw.npu.programs import encode_micro_ops, encode_scales
+from hw.npu.isa.encoding import encode_micro_ops, encode_scales
+from hw.npu.isa.table import ROUNDINGS, MicroOp
 from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.ir.requantisation import Multiplier, Requantisation
 from mapper.compiler.memory.planner import blocks_of

@@ -9,7 +9,7 @@ import numpy as np
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.cycles import Timed, Timeline, run_queues
 from chipsim.npu.timing import matrix_cycles
-from hw.npu.isa import UNITS, Instruction
+from hw.npu.isa.table import UNITS, Instruction
 from mapper.compiler.program.steps import Step, Touch, with_tokens
 from mapper.compiler.tiling.steps import steps_of
 from mapper.compiler.tiling.traffic import LoopNest, Tiling

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.cycles import run_queues
-from hw.npu.isa import Instruction
+from hw.npu.isa.table import Instruction
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.program.preloaded import Preloaded

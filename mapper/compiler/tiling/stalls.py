@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.npu.cycles import UNITS, Timeline
-from hw.npu.isa import Instruction
+from hw.npu.isa.table import Instruction
 from mapper.compiler.tiling.units import UNIT_OF
 
 CAUSES = (*UNITS, "weights", "fetch")

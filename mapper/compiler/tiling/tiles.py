@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
-from hw.npu.isa import form_of
+from hw.npu.isa.table import form_of
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Conv, Node, Pool, Window
 from mapper.compiler.memory.planner import blocks_of, blocks_of_vector, pixel_vectors

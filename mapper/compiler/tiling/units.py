@@ -10,7 +10,7 @@ from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.arrivals import HostLink, WordOrder
 from chipsim.npu.cycles import UNITS, Timed, Timeline, run_queues
 from chipsim.npu.timing import cycles_of, matrix_cycles, stores_pairs, vectors_of_entry
-from hw.npu.isa import Instruction, form_of
+from hw.npu.isa.table import Instruction, form_of
 from mapper.compiler.program.preloaded import Preloaded
 from mapper.compiler.program.steps import Step
 from mapper.compiler.tiling.onchip import TileCost

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.windows import PacketHeader
-from hw.npu.isa import form_of
+from hw.npu.isa.table import form_of
 from mapper.compiler.ir.node import Node, Window, WindowColumns
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.layouts import plane_words

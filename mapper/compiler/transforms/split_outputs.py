@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
-from hw.npu.isa import form_of
+from hw.npu.isa.table import form_of
 from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Concat, Conv, Node, Requantise

@@ -24,7 +24,7 @@ from mapper.placement.assignment import exchange_members
 from mapper.placement.classes import Classes
 from mapper.placement.clock import ENDLESS, Clock
 from mapper.placement.placer import Placed, Placer, Problem
-from mapper.runtime.random import draw
+from mapper.random_numbers import draw
 from storage.parallel import map_ordered
 
 PROPOSAL, SWAP, ENTRY = 35.0, 100.0, 0.6  # nanoseconds, measured

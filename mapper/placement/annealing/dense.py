@@ -38,7 +38,7 @@ from mapper.placement.clock import ENDLESS, Clock
 from mapper.placement.force import hops_of
 from mapper.placement.placer import Placed, Placer, Problem
 from mapper.placement.traffic import Traffic, background_of
-from mapper.runtime.random import draw
+from mapper.random_numbers import draw
 from storage.parallel import map_ordered
 
 PROPOSAL, SWAP, NEIGHBOUR, ENTRY = 60.0, 200.0, 20.0, 3.0  # nanoseconds, measured

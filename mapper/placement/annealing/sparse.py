@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from chipsim.chip.machine import STRAIGHT
 from mapper.graph.distance import along
 from mapper.placement.annealing.schedule import CHANCES, HOPELESS, allowance
-from mapper.runtime.random import draw
+from mapper.random_numbers import draw
 
 
 class Local(NamedTuple):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hw.npu.assembly import assemble
-from hw.npu.programs import encode_program
+from hw.npu.isa.assembly import assemble
+from hw.npu.isa.encoding import encode_program
 from mapper.compiler.codegen.macros.file import MACROS
 from mapper.compiler.program.image import unpack_image
 from mapper.compiler.program.sections import pack_sections, unpack_sections

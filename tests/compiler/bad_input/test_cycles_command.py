@@ -15,7 +15,7 @@ from chipsim.npu.records import FIELDS, KINDS, Op
 from chipsim.npu.replay import Results, overlapped
 from hw.npu.flit import NpuFlit
 from hw.npu.loading import contents_flits
-from hw.npu.memories import Contents
+from hw.npu.memories.memories import Contents
 from mapper.compiler.artifacts import chip_cycles
 from mapper.compiler.artifacts.manifest import CompiledFolder, read_folder
 from tests.compiler.bad_input.good import QUICK, good

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from chipsim.errors import ChipError
 from chipsim.npu.execute import NpuChip
-from hw.npu.isa import Instruction, MicroOp
-from hw.npu.programs import encode_micro_ops, encode_program
+from hw.npu.isa.encoding import encode_micro_ops, encode_program
+from hw.npu.isa.table import Instruction, MicroOp
 from mapper.compiler.artifacts.cdriver.hoststeps import driver_of
 from mapper.compiler.artifacts.cdriver.writer import Sources, program_header, write_driver
 from mapper.compiler.artifacts.simulate import Digest, simulate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chipsim.npu.cycles import UNITS as TIMED
 from chipsim.npu.records import FIELDS, KINDS, MOST_FIELDS, Op
-from hw.npu import isa
+from hw.npu.isa import table as isa
 
 
 def test_codes_and_fields_equal_the_table() -> None:

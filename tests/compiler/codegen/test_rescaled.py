@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.execute import NpuChip
-from hw.npu.programs import encode_micro_ops, encode_program
+from hw.npu.isa.encoding import encode_micro_ops, encode_program
 from mapper.compiler.artifacts.simulate import program_of, read_map, write_map
 from mapper.compiler.codegen.emitter import Emitter
 from mapper.compiler.ir.graph import Graph, View

@@ -8,7 +8,7 @@ import pytest
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.npu.arrivals import HostLink
 from chipsim.npu.causes import WEIGHTS
-from hw.npu.isa import Instruction
+from hw.npu.isa.table import Instruction
 from mapper.compiler.artifacts.cycles import run_cycles
 from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.ir.node import Add, Pool, Window

@@ -11,7 +11,8 @@ import pytest
 
 from chipsim.errors import ChipError
 from hw.errors import HwError
-from hw.npu.isa import (
+from hw.npu.isa.encoding import decode_micro_ops, encode_micro_ops
+from hw.npu.isa.table import (
     INSTRUCTION_BYTES,
     MICRO_OP,
     Field,
@@ -20,7 +21,6 @@ from hw.npu.isa import (
     encode,
     form_of,
 )
-from hw.npu.programs import decode_micro_ops, encode_micro_ops
 from mapper.compiler.artifacts.checks.small import SmallMemories
 from mapper.compiler.artifacts.simulate import simulate
 from mapper.compiler.artifacts.verify import verify_compiled

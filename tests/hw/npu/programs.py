@@ -10,7 +10,7 @@ import numpy as np
 
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.npu.records import FIELDS, KINDS, Op, Program
-from hw.npu.isa import UNITS, Instruction, form_of
+from hw.npu.isa.table import UNITS, Instruction, form_of
 from mapper.compiler.codegen.program import memory_sizes
 from mapper.compiler.program.steps import Step, Touch, with_tokens
 from tests.chipsim.npu.programs import Case, program_of

@@ -17,19 +17,20 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from chipsim.chip.npu_shape import NPU_SHAPES
-from hw.npu import multiplier
-from hw.npu.arithmetic import shifted
-from hw.npu.control import COUNT_BITS, Control
+from hw.npu.alu.arithmetic import shifted
 from hw.npu.core import NpuCore
-from hw.npu.feature import FeatureMemory
 from hw.npu.flit import Kind, NpuFlit
-from hw.npu.gemm import GemmUnit
-from hw.npu.instruction import WORD_BITS, fields_of, head_of, is_kind, is_op
-from hw.npu.isa import ROUNDINGS, UNITS
-from hw.npu.memories import NpuMemories
+from hw.npu.frontend.control import Control
+from hw.npu.gemm import multiplier
+from hw.npu.gemm.row import KINDS
+from hw.npu.gemm.unit import GemmUnit
+from hw.npu.isa.instruction import WORD_BITS, fields_of, head_of, is_kind, is_op
+from hw.npu.isa.registers import COUNT_BITS
+from hw.npu.isa.table import ROUNDINGS, UNITS
+from hw.npu.memories.feature import FeatureMemory
+from hw.npu.memories.memories import NpuMemories
+from hw.npu.memories.receive import Receive
 from hw.npu.node import Node
-from hw.npu.receive import Receive
-from hw.npu.row import KINDS
 from tests.hw.properties import Harness
 
 SHAPE = replace(

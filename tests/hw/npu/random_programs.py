@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from hw.npu.isa import FORMS, MICRO_OP, Field, Instruction, MicroOp
+from hw.npu.isa.table import FORMS, MICRO_OP, Field, Instruction, MicroOp
 
 
 def random_value(field: Field, random: Random) -> int:

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from chipsim.chip.npu_shape import NPU_SHAPES
 from hw.flow.netlist import netlist, verilog
 from hw.flow.yosys import find_yosys
-from hw.npu.array import MacArray
-from hw.npu.memories import NpuMemories
-from hw.npu.multiplier import dual_product, pair, parted
-from hw.npu.row import KINDS
+from hw.npu.gemm.array import MacArray
+from hw.npu.gemm.multiplier import dual_product, pair, parted
+from hw.npu.gemm.row import KINDS
+from hw.npu.memories.memories import NpuMemories
 from tests.hw.npu.programs import SHAPES
 from tests.reference.npu import two_products
 

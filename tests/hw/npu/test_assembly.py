@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hw.errors import HwError
-from hw.npu.assembly import assemble, disassemble
-from hw.npu.isa import Instruction, MicroOp
+from hw.npu.isa.assembly import assemble, disassemble
+from hw.npu.isa.table import Instruction, MicroOp
 from tests.docs.blocks import DOCS, blocks
 
 

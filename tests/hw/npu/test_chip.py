@@ -17,9 +17,9 @@ from chipsim.npu.mesh_run import run_mesh
 from hw.errors import HwError
 from hw.npu.chip import ChipParts, MixedChip
 from hw.npu.flit import NpuFlit
-from hw.npu.isa import Instruction, encode
+from hw.npu.isa.table import Instruction, encode
 from hw.npu.loading import contents_flits, frames_flit
-from hw.npu.memories import Contents
+from hw.npu.memories.memories import Contents
 from hw.npu.run import HostSide, NpuSimulator
 from mapper.compiler.artifacts.chip_hardware import first_difference
 from tests.chipsim.npu.mesh_programs import random_chip

@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 
 from hw.errors import HwError
-from hw.npu.assembly import assemble, instruction_text
-from hw.npu.isa import (
+from hw.npu.isa.assembly import assemble, instruction_text
+from hw.npu.isa.encoding import (
+    decode_micro_ops,
+    decode_program,
+    encode_micro_ops,
+    encode_program,
+    encode_scales,
+)
+from hw.npu.isa.table import (
     FORMS,
     HEAD,
     MICRO_OP,
@@ -23,13 +30,6 @@ from hw.npu.isa import (
     encode,
     encode_micro_op,
     form_of,
-)
-from hw.npu.programs import (
-    decode_micro_ops,
-    decode_program,
-    encode_micro_ops,
-    encode_program,
-    encode_scales,
 )
 from tests.hw.npu.random_programs import random_instruction, random_micro_op
 

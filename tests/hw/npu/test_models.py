@@ -12,7 +12,7 @@ import pytest
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.npu.core_run import CoreTimes
 from chipsim.npu.cycles import UNITS
-from hw.npu.memories import Contents
+from hw.npu.memories.memories import Contents
 from mapper.compiler.artifacts import core_hardware
 from mapper.compiler.artifacts.manifest import CompiledFolder
 from mapper.compiler.ir.node import Activation, Pool, Window

@@ -13,8 +13,8 @@ from hw.chip import chip_shape
 from hw.core.arithmetic import simulate
 from hw.npu.chip import ChipParts, MixedChip
 from hw.npu.flit import Kind
-from hw.npu.isa import Instruction, encode
-from hw.npu.memories import Contents
+from hw.npu.isa.table import Instruction, encode
+from hw.npu.memories.memories import Contents
 from hw.tables import make_tables
 from tests.hw.networks import TINY, random_inputs, random_network
 from tests.hw.npu.programs import END

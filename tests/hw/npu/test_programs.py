@@ -7,8 +7,14 @@ from random import Random
 import numpy as np
 import pytest
 
-from hw.npu.assembly import assemble, disassemble
-from hw.npu.isa import (
+from hw.npu.isa.assembly import assemble, disassemble
+from hw.npu.isa.encoding import (
+    decode_micro_ops,
+    decode_program,
+    encode_micro_ops,
+    encode_program,
+)
+from hw.npu.isa.table import (
     FORMS,
     MICRO_OP,
     MOST_FIELDS,
@@ -18,12 +24,6 @@ from hw.npu.isa import (
     decode,
     decode_micro_op,
     form_of,
-)
-from hw.npu.programs import (
-    decode_micro_ops,
-    decode_program,
-    encode_micro_ops,
-    encode_program,
 )
 from tests.hw.npu.random_programs import random_instruction, random_micro_op
 

@@ -14,7 +14,7 @@ from chipsim.npu.mesh_chip import HostInputs, HostPort, MeshChip
 from chipsim.npu.mesh_run import run_mesh
 from chipsim.npu.records import Program
 from hw.npu.chip import Place
-from hw.npu.isa import UNITS
+from hw.npu.isa.table import UNITS
 from hw.npu.run import HostSide, NpuRun, NpuSimulator
 from tests.chipsim.npu.programs import program_of
 from tests.hw.npu.mesh_chips import hardware_of, require_equal, sides_of

@@ -9,7 +9,7 @@ import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES
 from chipsim.npu.windows import cycles_of_windows, windows_of
-from hw.npu.isa import Instruction
+from hw.npu.isa.table import Instruction
 from tests.chipsim.npu.test_windows import Case, cases, program_for
 from tests.hw.npu.core_bench import CoreBench
 from tests.hw.npu.programs import END

@@ -138,9 +138,9 @@ def test_temporary_files_are_deleted_with_the_mapping(folder: Path, edges: tuple
 
 def skip_kernels() -> None:
     """In a worker: compile kernels on demand, as in all tests."""
-    import mapper.warmup
+    import mapper.kernels.warmup
 
-    mapper.warmup.compile_kernels = lambda *given, **named: None  # type: ignore[assignment]
+    mapper.kernels.warmup.compile_kernels = lambda *given, **named: None  # type: ignore[assignment]
 
 
 @pytest.mark.heavy

@@ -30,7 +30,7 @@ from isal import isal_zlib
 import mapper.cli.compiling
 from chipsim.chip.model import Chip
 from mapper.cli.main import main
-from mapper.warmup import trust_kernels
+from mapper.kernels.warmup import trust_kernels
 from storage.store.archive import ArchiveWriter, Packed, pack
 from tests.mapper.helpers import random_network
 from tests.mapper.report.made import random_folder

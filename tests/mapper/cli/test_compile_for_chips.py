@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mapper.api import map_network
-from mapper.warmup import Compiled, read_table
+from mapper.kernels.warmup import Compiled, read_table
 from tests.compiler.bad_input.good import QUICK, good
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
@@ -88,7 +88,7 @@ def test_kernels_are_announced_before_compilation(
         told.append(bool(heard))
         return Compiled(0, [], 0, 0.0)
 
-    monkeypatch.setattr("mapper.warmup.compile_kernels", compile_kernels)
+    monkeypatch.setattr("mapper.kernels.warmup.compile_kernels", compile_kernels)
     words = (
         "compile",
         "good.onnx",

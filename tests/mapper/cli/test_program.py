@@ -12,8 +12,8 @@ import pytest
 
 from mapper.cli.main import COMMANDS, main
 from mapper.errors import CLOSED_PIPE
+from mapper.kernels.warmup import Compiled
 from mapper.version import version
-from mapper.warmup import Compiled
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
 
@@ -87,7 +87,9 @@ def test_a_failing_command_does_not_compile(
     words: tuple[str, ...], network: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled: list[object] = []
-    monkeypatch.setattr("mapper.warmup.compile_kernels", lambda *told: compiled.append(told))
+    monkeypatch.setattr(
+        "mapper.kernels.warmup.compile_kernels", lambda *works: compiled.append(works)
+    )
     assert main(list(words)) in (1, 2)
     assert compiled == []
 
@@ -106,8 +108,8 @@ def test_warm(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(list(works))
         return Compiled(2, [], 1, 0.5)
 
-    monkeypatch.setattr("mapper.warmup.compile_kernels", compile_kernels)
-    monkeypatch.setattr("mapper.warmup.missing_kernels", lambda works: next(left))
+    monkeypatch.setattr("mapper.kernels.warmup.compile_kernels", compile_kernels)
+    monkeypatch.setattr("mapper.kernels.warmup.missing_kernels", lambda works: next(left))
     done = run("warm", "--preset", "fast", "--preset", "classic", "--json")
     assert done.code == 0
     assert done.json()["presets"] == ["fast", "classic"]

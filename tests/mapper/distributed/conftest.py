@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from chipsim.chip.model import Chip
+from mapper.monitoring.monitor import Monitor
 from mapper.pipeline import looked_at_here, map_network
+from mapper.planning.strategy import make_plan
 from mapper.results.mapping import Mapping
 from mapper.results.output import scratch_in
-from mapper.runtime.monitor import Monitor
-from mapper.runtime.planning import make_plan
 from mapper.settings import preset
 from storage.store.network import NetworkFile
 from tests.mapper.helpers import write_network

@@ -16,7 +16,7 @@ from mapper.executors.executor import Gathering, Vertices
 from mapper.executors.shard import Shard, State, entries_of
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows
-from mapper.runtime.callbacks import Advance, ignore
+from mapper.monitoring.callbacks import Advance, ignore
 
 
 class OwnRows(Rows):

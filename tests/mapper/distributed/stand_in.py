@@ -22,8 +22,8 @@ from mapper.executors.workers import RowSource
 from mapper.graph.by_label import by_label
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows, StreamedRows
-from mapper.runtime.callbacks import ignore
-from mapper.runtime.monitor import Monitor
+from mapper.monitoring.callbacks import ignore
+from mapper.monitoring.monitor import Monitor
 from storage.closing import Closing
 from storage.scratch.scratch import Scratch
 from tests.mapper.helpers import grid_graph

@@ -19,7 +19,7 @@ from mapper.executors.exchange import RowBuffer, Sorted
 from mapper.executors.executor import LocalShardExecutor
 from mapper.executors.shard import State
 from mapper.executors.shared import SharedFolder
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.threads import ThreadTeam
 from tests.mapper.distributed.stand_in import GridRows, StandIn, exchange_of
 
 PART = np.random.default_rng(1).integers(0, 5, 108).astype(np.int32)

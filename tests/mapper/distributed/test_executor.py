@@ -24,12 +24,12 @@ from mapper.graph.csr import Chunk
 from mapper.graph.groups import group_traffic
 from mapper.graph.rows import HeldRows, Rows, StreamedRows
 from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold
+from mapper.monitoring.monitor import Monitor
+from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.kway_refinement import refine_round
 from mapper.partitioning.label_propagation import number_clusters, propagate, start_clusters
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.recursive_splitting import Splitting, split_parts
-from mapper.runtime.monitor import Monitor
-from mapper.runtime.threads import ThreadTeam
 from storage.scratch.scratch import Scratch
 from tests.mapper.distributed.scattered import ScatteredExecutor
 from tests.mapper.distributed.stand_in import GridRows, StandIn, exchange_of

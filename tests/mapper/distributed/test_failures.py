@@ -20,7 +20,7 @@ from mapper.distributed.engine_settings import KEEP, MALLOC
 from mapper.distributed.start import start_workers
 from mapper.errors import ResumableError
 from mapper.executors.workers import Asked
-from mapper.runtime.monitor import Monitor
+from mapper.monitoring.monitor import Monitor
 from tests.mapper.distributed.conftest import LEVELS, Made, Mapped
 from tests.mapper.distributed.test_scored import plain
 from tests.mapper.helpers import PROGRAM
@@ -36,7 +36,7 @@ import os
 from dataclasses import replace
 import mapper.session
 from mapper.cli.main import main
-from mapper.runtime.monitor import Monitor
+from mapper.monitoring.monitor import Monitor
 plan = mapper.session.make_plan
 shares = json.loads(os.environ.get("SHARES", "{}"))
 mapper.session.make_plan = lambda *given: replace(

@@ -17,9 +17,9 @@ from mapper.errors import ResumableError
 from mapper.executors.executor import LocalShardExecutor
 from mapper.executors.shard import State
 from mapper.executors.workers import RowSource
-from mapper.runtime.monitor import Monitor
-from mapper.runtime.stopping import StoppedError
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.monitor import Monitor
+from mapper.monitoring.stopping import StoppedError
+from mapper.monitoring.threads import ThreadTeam
 from mapper.scoring.measure import measure_network
 from mapper.scoring.worked import SweepHere, SynapseSource, sweep_on
 from storage.scratch.scratch import Scratch

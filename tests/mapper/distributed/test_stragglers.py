@@ -19,7 +19,7 @@ from mapper.executors.shard import Shard, State
 from mapper.executors.shards import Shards
 from mapper.executors.workers import Asked
 from mapper.graph.csr import Chunk
-from mapper.runtime.monitor import Monitor
+from mapper.monitoring.monitor import Monitor
 from tests.mapper.distributed.conftest import Mapped
 from tests.mapper.distributed.stand_in import GridRows, StandIn, exchange_of
 

@@ -19,7 +19,7 @@ from mapper.executors.shared import SharedFolder
 from mapper.executors.workers import Asked
 from mapper.graph.csr import Chunk
 from mapper.graph.network_rows import NetworkRows
-from mapper.runtime.monitor import Monitor
+from mapper.monitoring.monitor import Monitor
 from storage.store.network import NetworkFile
 from tests.mapper.conftest import Run
 from tests.mapper.distributed.conftest import LEVELS, Mapped

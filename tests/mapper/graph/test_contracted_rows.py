@@ -12,7 +12,7 @@ from mapper.graph.by_label import sums_by_label
 from mapper.graph.contracted_rows import ContractedRows, contract_to_scratch
 from mapper.graph.rows import Rows, StreamedRows
 from mapper.graph.sampled_contraction import MAX_ROW, contract_sampled
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.threads import ThreadTeam
 from storage.scratch.scratch import Scratch
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import Links, links_of, random_graph, rows_of

@@ -11,10 +11,10 @@ import pytest
 
 from chipsim.chip.model import Chip
 from mapper.graph.disk import with_disk
+from mapper.monitoring.monitor import Monitor
 from mapper.pipeline import map_network
+from mapper.planning.strategy import make_plan
 from mapper.results.output import scratch_in
-from mapper.runtime.monitor import Monitor
-from mapper.runtime.planning import make_plan
 from mapper.settings import Settings, preset
 from storage.generate import Cortex, Layered, Microcircuit, NetworkSpec, generate
 from storage.graph import Csr

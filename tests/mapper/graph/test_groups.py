@@ -17,7 +17,7 @@ from mapper.graph.groups import (
     upper_row,
 )
 from mapper.graph.rows import StreamedRows
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.threads import ThreadTeam
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import adjacency, lists_of, random_graph, random_parts, rows_of
 from tests.reference import streamed as naive

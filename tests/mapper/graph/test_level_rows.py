@@ -30,9 +30,9 @@ from mapper.graph.by_label import sums_by_label
 from mapper.graph.contracted_rows import ContractedRows, contract_to_scratch
 from mapper.graph.level_rows import LevelRows, contract_on_workers
 from mapper.graph.rows import Rows, StreamedRows
-from mapper.runtime.monitor import Monitor
-from mapper.runtime.threads import ThreadTeam
-from mapper.runtime.worker_plan import MADE_BYTES
+from mapper.monitoring.monitor import Monitor
+from mapper.monitoring.threads import ThreadTeam
+from mapper.planning.workers import MADE_BYTES
 from storage.scratch.run_file import write_run
 from storage.scratch.scratch import Scratch
 from storage.store.memory import MemoryGraph

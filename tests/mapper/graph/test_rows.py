@@ -18,9 +18,9 @@ from mapper.graph.rows import (
     hold,
     weight_shift,
 )
+from mapper.monitoring.monitor import Monitor
+from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.streamed import open_rows
-from mapper.runtime.monitor import Monitor
-from mapper.runtime.threads import ThreadTeam
 from storage.graph import Graph
 from storage.scratch.scratch import Scratch
 from storage.store.memory import MemoryGraph

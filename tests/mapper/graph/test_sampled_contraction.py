@@ -26,7 +26,7 @@ from mapper.graph.sampled_contraction import (
     thin_in_place,
     threshold_of,
 )
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.threads import ThreadTeam
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import adjacency, links_of, random_graph, rows_of
 from tests.reference import streamed as naive

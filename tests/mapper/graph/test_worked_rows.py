@@ -11,8 +11,8 @@ import pytest
 from mapper.executors.executor import LocalShardExecutor
 from mapper.graph.network_rows import NetworkRows, WorkedRows
 from mapper.graph.rows import StreamedRows
-from mapper.runtime.monitor import Monitor
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.monitor import Monitor
+from mapper.monitoring.threads import ThreadTeam
 from storage.scratch.scratch import Scratch
 from storage.store.network import NetworkFile
 from tests.mapper.helpers import random_network

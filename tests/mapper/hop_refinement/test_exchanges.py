@@ -26,7 +26,7 @@ from mapper.hop_refinement.pairwise_fm import (
 from mapper.hop_refinement.partners import PARTNERS, _colour, pairs_of, partners
 from mapper.hop_refinement.tiles import exchange_in_tiles, tile_of_cores, tiles_of
 from mapper.hop_refinement.v_cycle import refine_by_v_cycle
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.threads import ThreadTeam
 from tests.mapper.helpers import adjacency, grid_graph, lists_of, rows_of
 from tests.mapper.hop_refinement.cases import (
     CASES,

@@ -26,11 +26,11 @@ from mapper.hop_refinement.multilevel import (
 )
 from mapper.hop_refinement.refine import Mapped, level_effort, refine_mapping
 from mapper.hop_refinement.v_cycle import InnerRows, _within, refine_by_chains
-from mapper.runtime.checkpoint import Checkpoint
-from mapper.runtime.context import Context
-from mapper.runtime.monitor import Monitor
-from mapper.runtime.plan import Plan
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.context import Context
+from mapper.monitoring.monitor import Monitor
+from mapper.monitoring.threads import ThreadTeam
+from mapper.planning.plan import Plan
+from mapper.resume.checkpoint import Checkpoint
 from mapper.scoring.stage_costs import StageCosts
 from mapper.settings import preset
 from storage.scratch.scratch import Scratch

@@ -15,7 +15,7 @@ from mapper.hypergraph.expected_reach import (
     refine_by_reach,
 )
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, connectivity, make_hypergraph
-from mapper.runtime.stopping import Stop, StoppedError
+from mapper.monitoring.stopping import Stop, StoppedError
 from tests.reference import expected_reach as naive
 from tests.reference import hypergraph as nets_of
 

@@ -22,7 +22,7 @@ def test_axons_and_constraints(
     held: bool, run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not held:
-        monkeypatch.setattr("mapper.runtime.memory_plan.NET_BYTES", 1 << 40)
+        monkeypatch.setattr("mapper.planning.memory.NET_BYTES", 1 << 40)
     path = write(folder / "net.bin", 200, 3, 1)
     Path("c.toml").write_text(
         "[[pin]]\nneurons = [0, 50]\ncore = 5\n[[together]]\nneurons = [3, 150, 90]\n"

@@ -25,7 +25,7 @@ from mapper.hypergraph.partition import PartitionEffort, partition_hypergraph
 from mapper.hypergraph.rebisection import PairEffort, rebisect_pairs
 from mapper.hypergraph.tree_refinement import TreeEffort, refine_by_trees
 from mapper.hypergraph.trees import TreePrices, _change, _put, anneal_trees, new_trees
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.threads import ThreadTeam
 from tests.reference import hypergraph as naive
 from tests.reference.machine import random_plane
 

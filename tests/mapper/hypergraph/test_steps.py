@@ -13,10 +13,10 @@ from mapper.hypergraph.hypergraph import Hypergraph, make_hypergraph
 from mapper.hypergraph.partition import PartitionEffort
 from mapper.hypergraph.steps import NetTask, partition_nets, refine_trees
 from mapper.hypergraph.tree_refinement import TreeEffort
-from mapper.runtime.checkpoint import Checkpoint
-from mapper.runtime.context import Context
-from mapper.runtime.monitor import Monitor
-from mapper.runtime.plan import Plan
+from mapper.monitoring.context import Context
+from mapper.monitoring.monitor import Monitor
+from mapper.planning.plan import Plan
+from mapper.resume.checkpoint import Checkpoint
 from mapper.settings import preset
 from storage.scratch.scratch import Scratch
 

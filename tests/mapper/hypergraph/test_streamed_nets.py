@@ -21,10 +21,10 @@ from mapper.hypergraph.streamed import (
     refine_streamed,
     streamed_traffic,
 )
+from mapper.monitoring.monitor import Monitor
+from mapper.monitoring.threads import ThreadTeam
 from mapper.pipeline import map_network
-from mapper.runtime.monitor import Monitor
-from mapper.runtime.planning import make_plan
-from mapper.runtime.threads import ThreadTeam
+from mapper.planning.strategy import make_plan
 from mapper.scoring.measure import measure_network
 from mapper.settings import HOPS, Settings, preset
 from storage.scratch.scratch import Scratch
@@ -168,7 +168,7 @@ def test_whole_runs(name: str, undirected: bool, tmp_path: Path) -> None:
 @pytest.mark.jit
 @pytest.mark.usefixtures("light_placement")
 def test_runs_whose_nets_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mapper.runtime.memory_plan.NET_BYTES", 1 << 40)
+    monkeypatch.setattr("mapper.planning.memory.NET_BYTES", 1 << 40)
     path = write(tmp_path / "net.bin", 200, 4, 3)
     settings = preset("default", objective="multicast", memory_bytes=1 << 30)
     with NetworkFile(path) as network:

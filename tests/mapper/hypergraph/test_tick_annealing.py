@@ -29,8 +29,8 @@ from mapper.hypergraph.tick_annealing import (
     tick_state,
 )
 from mapper.hypergraph.tick_refinement import DELIVERIES, _work, per_unit, tick_costs
-from mapper.runtime.plan import Plan
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.threads import ThreadTeam
+from mapper.planning.plan import Plan
 from mapper.scoring.measure import measure_network
 from storage.store.network import NetworkFile
 from tests.mapper.helpers import random_network

@@ -21,7 +21,7 @@ from mapper.limits.exchange import (
     _slot,
 )
 from mapper.limits.use import count_fans, count_use, weight_of_excess
-from mapper.runtime.threads import ThreadTeam
+from mapper.monitoring.threads import ThreadTeam
 from storage.store.memory import MemoryGraph
 from tests.mapper.limits.test_limits import directed, random_items
 from tests.reference.exchange import Case, Draws, Search

@@ -34,10 +34,10 @@ from mapper.limits.use import (
     excess,
     weight_of_excess,
 )
+from mapper.monitoring.monitor import Monitor
+from mapper.monitoring.threads import ThreadTeam
 from mapper.pipeline import map_network
 from mapper.results.output import scratch_in
-from mapper.runtime.monitor import Monitor
-from mapper.runtime.threads import ThreadTeam
 from mapper.settings import preset
 from storage.store.memory import MemoryGraph
 from storage.store.network import NetworkFile

@@ -20,7 +20,7 @@ from mapper.partitioning.two_way_fm import (
     new_queues,
     two_way_fm,
 )
-from mapper.runtime.random import next_random
+from mapper.random_numbers import next_random
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import (
     adjacency,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mapper.graph.rows import HeldRows
+from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.deep import (
     DeepEffort,
     block_bounds,
@@ -13,7 +14,6 @@ from mapper.partitioning.deep import (
     partition_in_memory,
 )
 from mapper.partitioning.multilevel_bisection import BisectionEffort
-from mapper.runtime.threads import ThreadTeam
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import grid_graph, links_of, random_graph, rows_of
 from tests.reference.partitioning import cut

@@ -9,6 +9,7 @@ import pytest
 
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows, StreamedRows
+from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning import pass_steps
 from mapper.partitioning.kway_refinement import (
     Moves,
@@ -18,7 +19,6 @@ from mapper.partitioning.kway_refinement import (
     refine_round,
 )
 from mapper.partitioning.pass_steps import steps_of
-from mapper.runtime.threads import ThreadTeam
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import (
     adjacency,

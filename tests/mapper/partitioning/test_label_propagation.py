@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mapper.graph.rows import HeldRows, Rows, StreamedRows
+from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning import proposals
 from mapper.partitioning.label_propagation import (
     _match_two_hop,
@@ -25,7 +26,6 @@ from mapper.partitioning.proposals import (
     join_together,
     label_ranges,
 )
-from mapper.runtime.threads import ThreadTeam
 from tests.mapper.helpers import adjacency, grid_graph, random_graph, random_parts, rows_of
 from tests.reference import streamed as naive
 

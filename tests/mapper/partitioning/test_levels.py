@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mapper.monitoring.context import Context
+from mapper.monitoring.monitor import Monitor
+from mapper.monitoring.stopping import StoppedError
+from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning import levels
 from mapper.partitioning.levels import ClusterLevel, cluster_rows, clustered_enough, sample_at
 from mapper.partitioning.streamed import CLUSTER, Task, open_rows, partition_streamed
-from mapper.runtime.checkpoint import Checkpoint
-from mapper.runtime.context import Context
-from mapper.runtime.monitor import Monitor
-from mapper.runtime.plan import Plan
-from mapper.runtime.stopping import StoppedError
-from mapper.runtime.threads import ThreadTeam
+from mapper.planning.plan import Plan
+from mapper.resume.checkpoint import Checkpoint
 from mapper.settings import preset
 from storage.scratch.scratch import Scratch
 from storage.store.memory import MemoryGraph

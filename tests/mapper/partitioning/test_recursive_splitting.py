@@ -7,10 +7,10 @@ import pytest
 
 from mapper.graph.rows import Rows, StreamedRows
 from mapper.graph.sampled_contraction import scatter_rows
+from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning import recursive_splitting as splitting
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.recursive_splitting import Splitting, _gather, split_parts
-from mapper.runtime.threads import ThreadTeam
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import (
     grid_graph,

@@ -15,16 +15,16 @@ from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
 from mapper.evaluation.verify_mapping import verify_mapping
 from mapper.graph.rows import CopiedRows, HeldRows
+from mapper.monitoring.context import Context
+from mapper.monitoring.monitor import Monitor
+from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.streamed import Task, open_rows, partition_streamed
 from mapper.pipeline import map_network
+from mapper.planning.plan import Plan
+from mapper.planning.strategy import make_plan
 from mapper.results.mapping_file import MAPPING
 from mapper.results.output import make_report, read_report, scratch_in, write_results
-from mapper.runtime.checkpoint import Checkpoint
-from mapper.runtime.context import Context
-from mapper.runtime.monitor import Monitor
-from mapper.runtime.plan import Plan
-from mapper.runtime.planning import make_plan
-from mapper.runtime.threads import ThreadTeam
+from mapper.resume.checkpoint import Checkpoint
 from mapper.settings import Settings, preset
 from storage.scratch.scratch import Scratch
 from storage.store.memory import MemoryGraph

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mapper.monitoring.stopping import Stop
 from mapper.placement import force
 from mapper.placement.clock import Clock
 from mapper.placement.force import (
@@ -22,7 +23,6 @@ from mapper.placement.force import (
     hops_of,
     refine_by_forces,
 )
-from mapper.runtime.stopping import Stop
 from tests.mapper.helpers import lists_of, random_graph, subgraph
 from tests.reference import placement as naive
 from tests.reference.machine import random_plane

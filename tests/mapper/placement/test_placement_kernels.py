@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from chipsim.chip.machine import flat_axes
+from mapper.monitoring.stopping import Stop
 from mapper.placement import (
     component_packing,
     curves,
@@ -27,7 +28,6 @@ from mapper.placement.clock import Clock
 from mapper.placement.force import hop_cost
 from mapper.placement.portfolio import place
 from mapper.placement.region import choose_region
-from mapper.runtime.stopping import Stop
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import Links, adjacency, random_graph, subgraph
 from tests.mapper.placement.test_force_kernels import Placed

@@ -351,7 +351,7 @@ def test_a_killed_command_ends_its_processes(network: Path, sign: int, run: Run)
 
 
 def test_memory_is_planned_once(run: Run, network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mapper.runtime import resources
+    from mapper.monitoring import resources
 
     monkeypatch.setattr(resources, "available_bytes", lambda: 4 << 30)
     line = ("run", network, *FAST[:-2], "-o", "out", "-q", "--json", "--seeds", "1")

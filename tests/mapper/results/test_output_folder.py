@@ -24,7 +24,7 @@ from mapper.results.output_folder import (
     read_folder,
     writing_into,
 )  # fmt: skip
-from mapper.runtime.resume import RUN
+from mapper.resume.resume import RUN
 from storage.errors import LockedError, StorageWarning, WriteError
 from storage.files import write_file
 from storage.locks import OutputLock

@@ -13,11 +13,11 @@ import pytest
 from chipsim.chip.model import Chip
 from mapper.graph.rows import StreamedRows
 from mapper.hypergraph.tree_refinement import refine_by_trees
+from mapper.monitoring.monitor import Monitor
+from mapper.monitoring.threads import ThreadTeam
 from mapper.pipeline import map_network
+from mapper.planning.strategy import make_plan
 from mapper.results.output import make_report, scratch_in
-from mapper.runtime.monitor import Monitor
-from mapper.runtime.planning import make_plan
-from mapper.runtime.threads import ThreadTeam
 from mapper.scoring.stage_costs import SPARED, CostEstimate, StageCosts, estimate
 from mapper.settings import Settings, preset
 from storage.store.network import NetworkFile

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hw.npu.isa import FORMS, HEAD, MICRO_OP, OPS, RECORD, ROUNDINGS, UNITS, Field
+from hw.npu.isa.table import FORMS, HEAD, MICRO_OP, OPS, RECORD, ROUNDINGS, UNITS, Field
 
 
 def layout_header() -> str:

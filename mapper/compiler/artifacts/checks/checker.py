@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
-from hw.npu.isa import UNITS
+from hw.npu.isa.table import UNITS
 from mapper.compiler.artifacts.checks.areas import MapPlace
 from mapper.compiler.artifacts.checks.layers import CompleteMap, Layers
 from mapper.compiler.artifacts.checks.touches import Cells, Instruction

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.npu.isa import UNITS
+from hw.npu.isa.table import UNITS
 from mapper.compiler.artifacts.checks.touches import Cells, Instruction
 from mapper.errors import CheckFailedError
 

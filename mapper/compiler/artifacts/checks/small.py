@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
-from hw.npu.isa import MICRO_OP_BYTES, RECORD
-from hw.npu.programs import decode_micro_ops
+from hw.npu.isa.encoding import decode_micro_ops
+from hw.npu.isa.table import MICRO_OP_BYTES, RECORD
 from mapper.compiler.program.image import Image
 
 TABLES = ("UM", "PM", "HM")

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.timing import vectors_of_entry
-from hw.npu.isa import FORMS, OPS, UNITS
-from hw.npu.programs import decode_program
+from hw.npu.isa.encoding import decode_program
+from hw.npu.isa.table import FORMS, OPS, UNITS
 from mapper.compiler.artifacts.checks.areas import Areas, MapPlace
 from mapper.compiler.artifacts.checks.products import require_sums
 from mapper.compiler.artifacts.checks.small import TABLES, SmallMemories

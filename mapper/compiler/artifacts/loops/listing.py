@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hw.npu.isa import Instruction, MicroOp
+from hw.npu.isa.table import Instruction, MicroOp
 from mapper.compiler.artifacts.loops.nests import Loop, Rows, nests_of
 from mapper.compiler.artifacts.loops.words import BUFFERS, COMPUTES, STAGES, Code, Word, text_of
 from mapper.compiler.program.steps import Step

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from hw.npu.programs import encode_scales
+from hw.npu.isa.encoding import encode_scales
 from mapper.compiler.codegen.macros.pool import Int64, Item, Sort, halves, wholes
 from mapper.compiler.ir.node import (
     Add,

@@ -1,0 +1,1 @@
+"""The ALU: lanes and their arithmetic."""

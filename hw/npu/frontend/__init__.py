@@ -1,0 +1,1 @@
+"""Fetch, decoding and control of a core, and frames."""

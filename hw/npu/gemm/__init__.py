@@ -1,0 +1,1 @@
+"""The matrix unit: the MAC array and its rows."""

@@ -1,0 +1,1 @@
+"""Instruction set of the NPU: table of fields, encoding of programs, and assembly text."""

@@ -1,0 +1,1 @@
+"""The load unit: feature maps and parameters to buffers, and the window unit."""

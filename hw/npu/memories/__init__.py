@@ -1,0 +1,1 @@
+"""Memories of a core, and RECEIVE, which writes them."""

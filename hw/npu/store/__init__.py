@@ -1,0 +1,1 @@
+"""The store unit, and outgoing flits."""

@@ -1,0 +1,1 @@
+"""Progress, early end, threads and resource use of a run."""

@@ -1,0 +1,192 @@
+"""Early end of a run: a stop flag that all tasks poll, and the best mapping so far.
+
+Tasks run in a separate thread while the main thread waits, so that Ctrl-C is handled at once,
+whatever kernel is running. Tasks check the flag between kernels. A thread still inside a long
+kernel after `GRACE` seconds is abandoned: the command finishes with the last kept mapping, and the
+process ends together with that kernel (`leave`).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import sys
+import time
+from _thread import start_new_thread
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from queue import Empty, SimpleQueue
+from threading import Event, current_thread, main_thread
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from mapper.monitoring.threads import ThreadTeam
+
+GRACE = 0.4  # seconds that a command waits for running tasks
+WAKE = 0.1  # seconds between wake-ups of the main thread: not every system wakes it for a signal
+SLICE = 1 << 18  # annealing proposals between checks of the flag: tenths of a second
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+Result = TypeVar("Result")
+Keep: TypeAlias = "Callable[[ThreadTeam], NDArray[np.int32]]"
+
+_left: list[Event] = []  # set when an abandoned thread has ended
+_open: list[ExitStack] = []  # resources in use by abandoned threads
+
+
+class StoppedError(KeyboardInterrupt):
+    """The run was asked to end."""
+
+
+class Stop:
+    """Stop flag of a run, and the best mapping so far.
+
+    ::
+
+        stop = Stop(GRACE)
+        try:
+            core = stop.run(work)  # which calls stop.keep now and then
+        except KeyboardInterrupt:
+            ...  # stop.kept returns the last kept mapping
+    """
+
+    def __init__(self, grace: float | None = None) -> None:
+        """grace : seconds that tasks get to end by themselves; None waits without limit"""
+        self._grace = grace
+        self._asked = Event()
+        self._ended: list[Event] = []  # one per thread
+        self.kept: Keep | None = None
+        self.phase = ""  # of the running stage, for display
+
+    @property
+    def asked(self) -> bool:
+        """Whether all tasks should end; cheap, and safe from any thread."""
+        return self._asked.is_set()
+
+    def ask(self) -> None:
+        """Ask all running tasks to end."""
+        self._asked.set()
+
+    def begin(self, phase: str) -> None:
+        """Set the phase of a long stage, for progress; raises `StoppedError` as `check` does."""
+        self.phase = phase
+        self.check()
+
+    def check(self) -> None:
+        """Raise `StoppedError` if all tasks should end."""
+        if self.asked:
+            raise StoppedError
+
+    def keep(self, make: Keep) -> None:
+        """Record the best mapping so far; raise `StoppedError` if all tasks should end.
+
+        make : computes the core of every item, with its own team, if needed; the arrays that it
+            uses must not change
+        """
+        self.kept = make
+        self.check()
+
+    def run(self, work: Callable[[], Result], *, patient: bool = False) -> Result:
+        """Run `work` in a separate thread; return its result or raise its error.
+
+        Ctrl-C, here or in the work, asks all tasks to end; `StoppedError` is raised once they do,
+        or after the grace period. patient : the first Ctrl-C only sets the flag, the second starts
+        the grace period
+        """
+        done: SimpleQueue[tuple[Result | None, BaseException | None]] = SimpleQueue()
+        ended = Event()
+
+        def body() -> None:
+            try:
+                done.put((work(), None))
+            except BaseException as error:
+                done.put((None, error))
+            finally:
+                ended.set()
+
+        with _listening() as presses:
+            heard, end = 0, math.inf
+            start_new_thread(body, ())
+            self._ended.append(ended)
+            while True:
+                try:
+                    result, error = done.get(timeout=max(0.0, min(WAKE, end - time.monotonic())))
+                    break
+                except Empty:
+                    pass
+                except KeyboardInterrupt:  # raised by a handler that the caller installed
+                    presses.append(signal.SIGINT)
+                if len(presses) > heard:
+                    heard = len(presses)
+                    first = not self.asked
+                    self.ask()
+                    if not (patient and first) and self._grace is not None:
+                        end = time.monotonic() + self._grace
+                if time.monotonic() >= end:
+                    raise StoppedError
+            if len(presses) > heard:
+                self.ask()
+        if error is None:
+            return result  # type: ignore[return-value]
+        if isinstance(error, KeyboardInterrupt):
+            self.ask()
+        try:
+            raise error
+        finally:
+            del error  # frees the frames of the work, which hold its arrays
+
+    def at_work(self, patience: float = 0.1) -> bool:
+        """Return whether a thread is still inside a long kernel after some seconds."""
+        end = time.monotonic() + patience
+        return not all(ended.wait(max(0.0, end - time.monotonic())) for ended in self._ended)
+
+    @contextmanager
+    def holding(self) -> Iterator[ExitStack]:
+        """Yield an exit stack, which stays open if an abandoned thread may use its contexts."""
+        with ExitStack() as stack:
+            try:
+                yield stack
+            finally:
+                if self.at_work():
+                    _left.extend(self._ended)
+                    _open.append(stack.pop_all())
+
+
+@contextmanager
+def _listening() -> Iterator[list[int]]:
+    """Collect signals in a list that would otherwise raise `KeyboardInterrupt`."""
+    presses: list[int] = []
+    if current_thread() is not main_thread():  # only the main thread receives signals
+        yield presses
+        return
+    ours = [one for one in SIGNALS if signal.getsignal(one) is signal.default_int_handler]
+    try:
+        for one in ours:
+            signal.signal(one, lambda number, _: presses.append(number))
+        yield presses
+    finally:
+        for one in ours:
+            signal.signal(one, signal.default_int_handler)
+
+
+def slices(proposals: int, stop: Stop | None) -> Iterator[int]:
+    """Yield numbers that add up to `proposals`; check the stop flag before each."""
+    for done in range(0, proposals, SLICE):
+        if stop is not None:
+            stop.check()
+        yield min(SLICE, proposals - done)
+
+
+def leave(code: int) -> int:
+    """Return the exit code; if a thread was abandoned, end the process with it instead."""
+    if not all(ended.is_set() for ended in _left):
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
+        os._exit(code)
+    return code

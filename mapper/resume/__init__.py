@@ -1,0 +1,1 @@
+"""Checkpoints of a run, and resuming of runs that were interrupted or killed."""

@@ -1,1 +1,0 @@
-"""Runtime services of the algorithms: threads, progress, checkpoints, memory plan, resources."""
