@@ -77,9 +77,7 @@ ROWS = {
             "compiler/codegen/test_programs.py::test_calls_of_a_first_layer",
             "compiler/codegen/test_windows.py::test_b10_cycles_of_a_first_layer",
             "compiler/codegen/test_windows.py::test_b10_windows_on_the_core_give_the_same_bytes",
-            "compiler/transforms/test_few_channels.py::test_b10_windows_of_the_core_give_the_same_sums",
-            "compiler/transforms/test_few_channels.py::test_b10_literal_calls_of_a_first_layer",
-            "compiler/transforms/test_few_channels.py::test_b10_sums_over_windows_equal_the_layer",
+            "compiler/transforms/test_cases.py::test_pass_on_a_graph",
         ),
     ),
     "B11": Row(
