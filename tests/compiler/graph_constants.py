@@ -48,7 +48,7 @@ def values_of(found: re.Match[str], draw: Draw) -> Array:
 
 
 def constant_text(name: str, value: Array, draw: Draw) -> str:
-    """Return the size of a constant, and its values unless they are those of its name."""
+    """Return the size of a constant, and its values unless they follow from its name."""
     size = f"({','.join(map(str, value.shape))})"
     for more in ("", "~"):
         if np.array_equal(_drawn(name + more, value.shape, draw), value):

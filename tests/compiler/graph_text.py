@@ -1,7 +1,7 @@
 """Graphs from text, one node a line, and back: tests of passes show a graph before and after.
 
-A line is that of `mapper.compiler.ir.text.graph_text`, with the attributes that differ from the
-defaults, and without shapes, types and scales that follow from the inputs:
+Lines have the format of `mapper.compiler.ir.text.graph_text`, with the attributes that differ from
+the defaults, and without shapes, types and scales that follow from the inputs:
 
     input x int8[1,8,8,4] s=0.1 z=3
     conv a int32[1,4,4,16] <- x, w(16,3,3,4), b(16)  stride=2 pad=1 [sources]
@@ -196,7 +196,7 @@ def _of_node(node: Node) -> str:
 
 
 def _inferred(operator: Operator, inputs: list[Tensor], shape: tuple[int, ...] = ()) -> Tensor:
-    """Return a result as its inputs give it; shape : that of its line, if any"""
+    """Return a result as its inputs give it; shape : written shape, if any"""
     if not inputs:
         return Tensor("", shape)
     data = inputs[0]

@@ -38,7 +38,7 @@ ROWS = {
     ),
     "B05": Row(
         "signs before a layer",
-        ("compiler/frontend/test_binary.py::test_b05_signs_before_a_layer",),
+        ("compiler/transforms/test_cases.py::test_pass_on_a_graph",),
     ),
     "B06": Row(
         "packed bits",
@@ -65,7 +65,7 @@ ROWS = {
         (
             "compiler/codegen/test_binary.py::test_b09_pooled_sums_become_bits",
             "compiler/frontend/test_binary.py::test_b09_sums_of_a_trained_model",
-            "compiler/frontend/test_binary.py::test_b09_nodes_folded_into_a_sign",
+            "compiler/transforms/test_cases.py::test_pass_on_a_graph",
             "compiler/numerics/test_binary.py::test_b09_literal_thresholds",
             "compiler/numerics/test_binary.py::test_b09_pooling_of_bits_is_or",
             "compiler/numerics/test_binary.py::test_b09_thresholds_of_channels",

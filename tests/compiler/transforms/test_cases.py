@@ -36,7 +36,7 @@ from mapper.compiler.transforms.copies import load_rest
 from mapper.compiler.transforms.dense import flatten_rest
 from mapper.compiler.transforms.legalise import channel_convolutions
 from mapper.compiler.transforms.normalise import activate_first
-from mapper.compiler.transforms.registry import PASSES, run
+from mapper.compiler.transforms.registry import PASSES, optimise, run
 from mapper.compiler.transforms.share import copy_parts
 from mapper.compiler.transforms.shuffles import fold_shuffles
 from mapper.compiler.transforms.signs import simplify_signs
@@ -99,6 +99,7 @@ STEPS: dict[str, Run] = {
     "flatten-rest": lambda graph, _: flatten_rest(graph),
     "join-groups": join_groups,
     "load-rest": load_rest,
+    "optimise": lambda graph, _: optimise(graph),
     "pack-bits": lambda graph, known: pack_bits(graph, known.shape.binary),
     "shuffles": lambda graph, _: fold_shuffles(graph),
     "signs": lambda graph, _: simplify_signs(graph),
@@ -107,7 +108,7 @@ STEPS: dict[str, Run] = {
 }
 """Steps that always run; they have no legality function."""
 RUNS: dict[str, Run] = {**STEPS, **{name: partial(sweep, one) for name, one in BY_NAME.items()}}
-UNLIKE = {"signs": "pooled values keep the names of signs", "blocks": "maps have more channels"}
+UNLIKE = {"blocks", "optimise", "signs"}
 """Passes after which a name may stand for another value."""
 
 
