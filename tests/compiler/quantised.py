@@ -13,9 +13,10 @@ from mapper.compiler.model import open_model
 from mapper.compiler.numerics.execute import run_graph
 from mapper.compiler.numerics.formulas import dequantise, quantise
 from mapper.compiler.numerics.reference import INTEGER
+from tests.compiler.models import onnx_model, saved
 from tests.compiler.onnx_sessions import session_of
 from tests.reference.quantised import Array, How
-from tests.storage.formats.onnx_models import helper, numpy_helper, onnx
+from tests.storage.formats.onnx_models import helper
 
 MICROSOFT = "com.microsoft"
 OF_ONNX = {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger",
@@ -56,20 +57,12 @@ class Net:
 
     @property
     def model(self) -> Any:
-        graph = helper.make_graph(
-            self.nodes,
-            "quantised",
-            [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, self.shape)],
-            [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
-            [numpy_helper.from_array(array, name) for name, array in self.constants.items()],
+        return onnx_model(
+            self.nodes, self.constants, self.shape, opset=self.opset, domains=[MICROSOFT]
         )
-        opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid(MICROSOFT, 1)]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
     def save(self, folder: Path) -> Path:
-        path = folder / "model.onnx"
-        onnx.save(self.model, str(path))
-        return path
+        return saved(self.model, folder)
 
     def sample(self) -> Array:
         return self.random.normal(0, 1.2, self.shape).astype(np.float32)

@@ -82,7 +82,7 @@ class UnfitError(Exception):
 
 
 def step(axes: int | None = None) -> Callable[[Callable[[Network, Value], None]], Step]:
-    """Make a step of a layer of a random value with a number of axes; it returns whether it fits."""
+    """Make a step of a layer that reads a random value; axes : number of its axes"""
 
     def with_value(add: Callable[[Network, Value], None]) -> Step:
         def run(net: Network) -> bool:
