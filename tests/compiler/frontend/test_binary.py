@@ -25,6 +25,7 @@ from mapper.compiler.numerics.reference import INTEGER
 from mapper.compiler.pipeline import compile_model
 from mapper.compiler.settings import CompileSettings
 from mapper.errors import MapperError
+from tests.compiler.models import saved
 from tests.compiler.onnx_sessions import session_of
 from tests.compiler.programs import compiled_model
 from tests.storage.formats.onnx_models import model, node, onnx
@@ -39,14 +40,13 @@ def kernels(*shape: int) -> np.ndarray:
 def test_models_that_need_other_ranges_require_samples(tmp_path: Path) -> None:
     """Only the input of a binary model has a range to measure."""
     nodes = [node("Conv", "x w", "a"), node("Sign", "a", "s"), node("Conv", "s k")]
-    path = tmp_path / "model.onnx"
     constants = {"w": kernels(4, 2, 3, 3), "k": kernels(3, 4, 3, 3)}
-    onnx.save(model(nodes, constants), str(path))
+    path = saved(model(nodes, constants), tmp_path)
     found = pixel_samples(open_model(path), CompileSettings())
     assert found.x.shape == (16, 2, 5, 6)
     assert (found.x.min(), found.x.max()) == (0, 255)
     assert found.notes
-    onnx.save(model([*nodes[:1], node("Relu", "a")], constants), str(path))
+    saved(model([*nodes[:1], node("Relu", "a")], constants), tmp_path)
     with pytest.raises(MapperError, match="give samples with --calibrate"):
         pixel_samples(open_model(path), CompileSettings())
 

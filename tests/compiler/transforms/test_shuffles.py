@@ -17,9 +17,9 @@ from mapper.compiler.settings import CompileSettings
 from mapper.compiler.transforms.registry import optimise
 from mapper.compiler.transforms.shuffles import order_of
 from tests.compiler.graph_text import parse
-from tests.compiler.models import agree, read
+from tests.compiler.models import agree, read, saved
 from tests.compiler.programs import compiled_model
-from tests.storage.formats.onnx_models import model, node, onnx, reference
+from tests.storage.formats.onnx_models import model, node, reference
 
 ORDER = [0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11]
 
@@ -54,8 +54,7 @@ def test_shuffles_become_permuted_kernels(tmp_path: Path) -> None:
 )
 def test_explained(tmp_path: Path, perm: list[int], name: str, where: str, by: str) -> None:
     """Pixels that move stay on the host."""
-    onnx.save(shuffled(perm), str(tmp_path / "model.onnx"))
-    found = explain(open_model(tmp_path / "model.onnx"), CompileSettings())
+    found = explain(open_model(saved(shuffled(perm), tmp_path)), CompileSettings())
     (row,) = (one for one in found if one.node == name)
     assert row.where == where
     assert row.by == by or not by
@@ -119,8 +118,7 @@ def test_thin_shufflenet(shape: str, tmp_path: Path) -> None:
         node("Conv", "o w6", "p", group=groups),
         node("Sum", "p k", "q"), node("Relu", "q"),
     ]  # fmt: skip
-    path = tmp_path / "model.onnx"
-    onnx.save(model(nodes, known, {"x": (1, 3, 8, 8)}), str(path))
+    path = saved(model(nodes, known, {"x": (1, 3, 8, 8)}), tmp_path)
     samples = random.normal(0, 1, (6, 3, 8, 8)).astype(np.float32)
     made = compiled_model(path, samples, NPU_SHAPES[shape])
     assert not any(one.kind == "host" for one in made.compiled.graph.nodes)
