@@ -7,7 +7,6 @@ SciPy are imported by the call, not with this module.
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from mapper.inputs.source import Source
     from mapper.result import NetworkMapping
     from mapper.session import MapRequest
+    from mapper.settings import Settings
 
 Progress: TypeAlias = Callable[[str, float], None]
 
@@ -113,41 +113,53 @@ def map_network(
     from mapper.distributed.start import ask_workers
     from mapper.inputs.arguments import check_arguments
     from mapper.limits.constraints import ConstraintFile
-    from mapper.monitoring.resources import all_cores, default_memory
     from mapper.session import MapRequest
-    from mapper.settings import preset as preset_of
 
     check_arguments(
         preset=preset, objective=objective, seed=seed, threads=threads, memory=memory,
         constraints=constraints, split_neurons=split_neurons, neurons=neurons,
         columns=columns, progress=progress, workdir=workdir, shared=shared,
     )  # fmt: skip
+    if objective is not None:
+        method["objective"] = objective
     with as_mapper_errors():
         cores = _chip(chip).with_limits(
             neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core
         )
-        settings = preset_of(
-            preset,
-            **method | ({} if objective is None else {"objective": objective}),
-            seed=seed,
-            threads=threads or all_cores(),
-            memory_bytes=default_memory() if memory is None else _bytes(memory),
-        )
-        constraint_file = None if constraints is None else ConstraintFile.read(Path(constraints))
+        settings = _settings(preset, seed, threads, memory, method)
+        file = None if constraints is None else ConstraintFile.read(Path(constraints))
         source = _source(network, neurons, sizes, rates, columns, weights_are)
-        asked = ask_workers(
-            workers, settings.threads, shared=None if shared is None else Path(shared)
+        folder = None if shared is None else Path(shared)
+        asked = ask_workers(workers, settings.threads, shared=folder)
+        return _map(
+            MapRequest(source, cores, settings, file, split_neurons, (), asked), workdir, progress
         )
-        request = MapRequest(source, cores, settings, constraint_file, split_neurons, (), asked)
-        folder = Path(tempfile.mkdtemp(prefix="mapper-", dir=workdir))
-        try:
-            return _map(request, folder, progress)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _map(request: MapRequest, folder: Path, progress: Progress | None) -> NetworkMapping:
-    """Run a request; `folder` holds its temporary files."""
+def _settings(
+    preset: str, seed: int, threads: int | None, memory: int | str | None, method: dict[str, Any]
+) -> Settings:
+    """Return the settings of a call, with the defaults of this machine."""
+    from mapper.monitoring.resources import all_cores, default_memory, parse_bytes
+    from mapper.settings import preset as preset_of
+
+    try:
+        budget = None if memory is None else parse_bytes(str(memory))
+    except ValueError as error:
+        raise UsageError(f"memory: {error}") from error
+    return preset_of(
+        preset,
+        **method,
+        seed=seed,
+        threads=threads or all_cores(),
+        memory_bytes=default_memory() if budget is None else budget,
+    )
+
+
+def _map(
+    request: MapRequest, workdir: str | os.PathLike[str] | None, progress: Progress | None
+) -> NetworkMapping:
+    """Run a request, with temporary files in `workdir`."""
     from mapper.inputs.objects import names_of
     from mapper.monitoring.monitor import Monitor
     from mapper.result import NetworkMapping
@@ -156,30 +168,34 @@ def _map(request: MapRequest, folder: Path, progress: Progress | None) -> Networ
     from mapper.session import Workspace, mapped
     from storage.scratch.nameless import NamelessFile
 
-    place = Workspace(folder, lasting=False)
-    monitor: Monitor
-    with (
-        Monitor(log=folder / LOG, on_progress=progress) as monitor,
-        mapped(request, place, monitor, _listener(progress or ignore)) as session,
-    ):
-        report = session.report
-        if session.imported:
-            report["network"]["path"] = None
-        return NetworkMapping(
-            core=session.mapping.core[: session.network.vertices],
-            chip=request.chip,
-            settings=request.settings,
-            metrics=report["metrics"],
-            nodes=names_of(request.source.network, session.network),
-            interrupted=bool(session.mapping.interrupted),
-            _report=report,
-            _loads=Loads.of(session.mapping.traffic),
-            _log=(folder / LOG).read_text(encoding="utf-8"),
-            _placed=session.mapping.core,
-            _relays=session.relays,
-            _constraints=None if request.constraints is None else request.constraints.raw,
-            _network=NamelessFile(session.network.path) if session.imported else None,
-        )
+    with tempfile.TemporaryDirectory(
+        prefix="mapper-", dir=workdir, ignore_cleanup_errors=True
+    ) as name:
+        folder = Path(name)
+        place = Workspace(folder, lasting=False)
+        monitor: Monitor
+        with (
+            Monitor(log=folder / LOG, on_progress=progress) as monitor,
+            mapped(request, place, monitor, _listener(progress or ignore)) as session,
+        ):
+            report = session.report
+            if session.imported:
+                report["network"]["path"] = None
+            return NetworkMapping(
+                core=session.mapping.core[: session.network.vertices],
+                chip=request.chip,
+                settings=request.settings,
+                metrics=report["metrics"],
+                nodes=names_of(request.source.network, session.network),
+                interrupted=bool(session.mapping.interrupted),
+                _report=report,
+                _loads=Loads.of(session.mapping.traffic),
+                _log=(folder / LOG).read_text(encoding="utf-8"),
+                _placed=session.mapping.core,
+                _relays=session.relays,
+                _constraints=None if request.constraints is None else request.constraints.raw,
+                _network=NamelessFile(session.network.path) if session.imported else None,
+            )
 
 
 def _source(
@@ -225,8 +241,8 @@ def _source(
 
 def _listener(on_progress: Progress) -> Listener:
     """Return a listener that reports progress."""
-    from mapper import warmup
     from mapper.inputs.listener import Listener
+    from mapper.kernels import warmup
 
     class ProgressListener(Listener):
         def task(self, text: str) -> AbstractContextManager[Callable[[float], None]]:
@@ -251,12 +267,3 @@ def _chip(chip: Any) -> Chip:
     if isinstance(chip, str | os.PathLike):
         return replace(parse_chip(os.fspath(chip)), npu=None, host=None)  # unused by neurons
     raise UsageError(f'chip is {chip!r}; give "16x16", a preset, the path of a .toml, or a Chip')
-
-
-def _bytes(memory: int | str) -> int:
-    from mapper.monitoring.resources import parse_bytes
-
-    try:
-        return parse_bytes(str(memory))
-    except ValueError as error:
-        raise UsageError(f"memory: {error}") from error
