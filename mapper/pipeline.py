@@ -18,7 +18,7 @@ A `Method` implements steps 2 to 5 and the moves of neurons after step 8: `Class
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +55,6 @@ from mapper.planning.strategy import make_plan
 from mapper.results.mapping import Mapping
 from mapper.resume.checkpoint import Arrays, Checkpoint
 from mapper.scoring.measure import Measurements
-from mapper.scoring.stage_costs import StageCosts
 from mapper.scoring.worked import sweep_on
 from mapper.settings import Settings
 from storage.graph import Graph
@@ -85,6 +84,32 @@ def map_network(
     within the limits, Ctrl-C ends the run with the best mapping so far; before, it is raised.
     """
     settings = settings.resolved(chip.delivery)
+    _require_possible(chip, settings)
+    limited = chip.with_limits(neurons=max(1, int(settings.fill * chip.neurons)))
+    plan = plan or make_plan(network, limited, settings)
+    _announce(network, limited, settings, plan, monitor)
+    here = plan if workers is None else plan.on_workers()
+    here.require(None if scratch.names() else scratch.path)  # earlier scratch counts as used
+    task = _Task(
+        network, limited, settings, scratch, monitor, constraints, plan, workers,
+        Measurements(network, limited, plan.threads),
+    )  # fmt: skip
+    core, stage = None, ""
+    try:
+        core = monitor.stop.run(task.map_neurons)
+    except KeyboardInterrupt:
+        if monitor.stop.kept is None:
+            raise
+        stage = monitor.at_work["name"]
+    monitor.finishing = True
+    core, traffic = monitor.stop.run(lambda: task.score(core), patient=True)
+    if monitor.stop.asked and not stage:
+        stage = monitor.at_work["name"]
+    return Mapping(core, summarise(chip, traffic), traffic, stage)
+
+
+def _require_possible(chip: Chip, settings: Settings) -> None:
+    """Raise `UsageError` for settings that the chip cannot have."""
     if settings.objective == "time":
         require_time(chip)
     if settings.cores > chip.usable_count:
@@ -92,82 +117,93 @@ def map_network(
             f"cores is {settings.cores:,}, but chip {chip.name} has {chip.usable_count:,} usable "
             "cores; give fewer"
         )
-    whole, chip = chip, chip.with_limits(neurons=max(1, int(settings.fill * chip.neurons)))
+
+
+def _announce(
+    network: NetworkFile, chip: Chip, settings: Settings, plan: Plan, monitor: Monitor
+) -> None:
+    """Write the plan to the log, and give the monitor the estimated work of each stage."""
     monitor.connections = network.connections
-    plan = plan or make_plan(network, chip, settings)
     estimates = processor_seconds(network, chip, settings, plan)
     monitor.estimates = {stage: seconds / plan.threads for stage, seconds in estimates.items()}
     monitor.write(f"plan: {plan.strategy}")
     for name, need in plan.stages.items():
         monitor.write(f"planned for {name}: {megabytes(need)} of {megabytes(plan.budget)}")
-    here = plan if workers is None else plan.on_workers()
-    here.require(None if scratch.names() else scratch.path)  # earlier scratch counts as used
-    costs: list[StageCosts] = []
-    measurements = Measurements(network, chip, plan.threads)
 
-    def mapped() -> NDArray[np.int32]:
-        with ThreadTeam(plan.threads, monitor.stop) as team:
-            with monitor.stage("check"):
-                job = make_job(network, chip, plan.threads, constraints)
-                require_fit(network, chip, plan.threads, job.fans)
-                graph: Graph = network
-                if constraints is not None:
-                    constraints.require_fit(chip, job.load.sizes, job.fans)
-                    graph = contract(
-                        network, job.items.item, job.items.count, scratch, "together",
-                        settings.memory_bytes // 4, plan.threads,
-                    )  # fmt: skip
-            combined = combine_capacity(
-                job.demands(), job.load.limits, np.zeros(2), chip.usable_count
-            )
-            run = MappingRun(
-                network, graph, chip, constraints, job, combined, settings, plan,
-                Checkpoint(scratch), scratch, monitor, team, measurements, workers,
-            )  # fmt: skip
-            if not run.plan.nets_held:  # moves of neurons need spare capacity
-                run = replace(run, combined=run.spread(combined))
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """The two tasks of a run, each in a thread of its own: mapping, and scoring the result.
+
+    chip : its cores have the neurons that `fill` allows
+    """
+
+    network: NetworkFile
+    chip: Chip
+    settings: Settings
+    scratch: Scratch
+    monitor: Monitor
+    constraints: Constraints | None
+    plan: Plan
+    workers: Workers | None
+    measurements: Measurements
+
+    def map_neurons(self) -> NDArray[np.int32]:
+        """Return the core of every neuron."""
+        with ThreadTeam(self.plan.threads, self.monitor.stop) as team:
+            run = self._checked(team)
             method = _method(run)
-            costs.append(method.costs)
-            core = _map_items(run, method)[job.items.item]
-        with monitor.stage("result"):  # step 9
-            scratch.put_array("core", core)
+            core = _map_items(run, method)[run.job.items.item]
+        with self.monitor.stage("result"):  # step 9
+            self.scratch.put_array("core", core)
         return core
 
-    try:
-        core, stage = monitor.stop.run(mapped), ""
-    except KeyboardInterrupt:
-        if monitor.stop.kept is None:
-            raise
-        core, stage = None, monitor.at_work["name"]
-    monitor.finishing = True
+    def _checked(self, team: ThreadTeam) -> MappingRun:
+        """Return the run of a network that may fit; raises `DoesNotFitError` if it cannot."""
+        network, chip, settings, plan = self.network, self.chip, self.settings, self.plan
+        with self.monitor.stage("check"):
+            job = make_job(network, chip, plan.threads, self.constraints)
+            require_fit(network, chip, plan.threads, job.fans)
+            graph: Graph = network
+            if self.constraints is not None:
+                self.constraints.require_fit(chip, job.load.sizes, job.fans)
+                graph = contract(
+                    network, job.items.item, job.items.count, self.scratch, "together",
+                    settings.memory_bytes // 4, plan.threads,
+                )  # fmt: skip
+        combined = combine_capacity(job.demands(), job.load.limits, np.zeros(2), chip.usable_count)
+        run = MappingRun(
+            network, graph, chip, self.constraints, job, combined, settings, plan,
+            Checkpoint(self.scratch), self.scratch, self.monitor, team, self.measurements,
+            self.workers,
+        )  # fmt: skip
+        # moves of neurons need spare capacity
+        return run if plan.nets_held else replace(run, combined=run.spread(combined))
 
-    def finished() -> tuple[NDArray[np.int32], Traffic]:
-        found = core
-        if found is None:
-            found = _kept(monitor.stop, plan.threads)
+    def score(self, core: NDArray[np.int32] | None) -> tuple[NDArray[np.int32], Traffic]:
+        """Return the core of every neuron, and the traffic.
+
+        core : finished mapping; None for the best mapping of an interrupted run
+        """
+        monitor, network = self.monitor, self.network
+        found = _kept(monitor.stop, self.plan.threads) if core is None else core
         with monitor.stage("score"):
             monitor.expect(network.connections)
             swept = None
-            if workers is not None and measurements.known(found) is None:
-                swept = sweep_on(workers, network, chip, found, monitor)
-            traffic = measurements.measure(found, scratch.path, monitor.advance, swept)
-            for one in costs:
-                one.settle(traffic)
-            broken = violations(chip, traffic.usage)
-        if broken and stage:
+            if self.workers is not None and self.measurements.known(found) is None:
+                swept = sweep_on(self.workers, network, self.chip, found, monitor)
+            traffic = self.measurements.measure(found, self.scratch.path, monitor.advance, swept)
+            monitor.observer.settle(traffic)
+            broken = violations(self.chip, traffic.usage)
+        if broken and core is None:
             raise StoppedError(NOTHING_YET)
         if broken:
             more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
             raise DoesNotFitError(
-                f"no mapping met all limits of chip {chip.name}: {broken[0]}{more}; "
+                f"no mapping met all limits of chip {self.chip.name}: {broken[0]}{more}; "
                 "lower --neurons-per-core or use a larger chip"
             )
         return found, traffic
-
-    core, traffic = monitor.stop.run(finished, patient=True)
-    if monitor.stop.asked and not stage:
-        stage = monitor.at_work["name"]
-    return Mapping(core, summarise(whole, traffic), traffic, stage)
 
 
 def looked_at_here(settings: Settings, plan: Plan, constrained: bool) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from chipsim.chip.model import Chip
 from mapper.distributed.start import start_workers
@@ -19,7 +19,7 @@ from mapper.inputs.listener import Listener
 from mapper.inputs.source import Effort, Source, open_source
 from mapper.inputs.split import split_network
 from mapper.kernels.warmup import compile_kernels, load_kernels, works_of_run
-from mapper.limits.constraints import ConstraintFile, read_constraints
+from mapper.limits.constraints import ConstraintFile, Constraints, read_constraints
 from mapper.limits.relays import RelayNeurons
 from mapper.monitoring.monitor import Monitor
 from mapper.pipeline import looked_at_here, map_network
@@ -32,6 +32,10 @@ from mapper.settings import HOPS, Settings
 from storage.files import real_path
 from storage.scratch.scratch import Scratch
 from storage.store.network import NetworkFile
+
+if TYPE_CHECKING:
+    from mapper.distributed.dask import DaskWorkers
+    from mapper.planning.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,40 +93,65 @@ class Session:
     relays: RelayNeurons | None
 
 
+class Inputs(NamedTuple):
+    """The opened input of a run.
+
+    original : the input network, without relays
+    network : the network to map: with relays, if neurons were split
+    relays : relays of split neurons; None if neurons were not split
+    """
+
+    original: NetworkFile
+    network: NetworkFile
+    relays: RelayNeurons | None
+
+
+@contextmanager
+def open_inputs(
+    request: MapRequest, listener: Listener, folder: Path | None = None, resume: bool = False
+) -> Iterator[Inputs]:
+    """Open or import the network of a request, and split its neurons if requested.
+
+    folder : for files that are written; None uses a temporary folder
+    resume : use files of an earlier run in that folder
+    """
+    effort = request.effort
+    with open_source(request.source, effort, listener, folder, resume) as original:
+        if not request.split_neurons:
+            yield Inputs(original, original, None)
+            return
+        with split_network(original, request.chip, effort, listener, folder, resume) as found:
+            yield Inputs(original, *found)
+
+
+def constraints_on(request: MapRequest, inputs: Inputs) -> Constraints | None:
+    """Return the constraints of a request, checked against its network and chip."""
+    if request.constraints is None:
+        return None
+    count = 0 if inputs.relays is None else inputs.relays.count
+    return read_constraints(request.constraints, request.chip, inputs.original, count)
+
+
 @contextmanager
 def mapped(
     request: MapRequest, place: Workspace, monitor: Monitor, listener: Listener
 ) -> Iterator[Session]:
-    """Open or import, split, map, report.
+    """Open or import, split, plan, map, report.
 
     Raises `DoesNotFitError` if a limit of the chip cannot be met. Once all neurons have cores
     within the limits, Ctrl-C ends the run with the best mapping so far; before, it is raised.
     """
-    chip, effort = request.chip, request.effort
-    settings = request.settings.resolved(chip.delivery)
+    chip, settings = request.chip, request.settings.resolved(request.chip.delivery)
     with monitor.stop.holding() as held:
-        original = held.enter_context(
-            open_source(request.source, effort, listener, place.folder, place.resumed)
-        )
-        network, relays = original, None
-        if request.split_neurons:
-            network, relays = held.enter_context(
-                split_network(original, chip, effort, listener, place.folder, place.resumed)
-            )
+        inputs = held.enter_context(open_inputs(request, listener, place.folder, place.resumed))
         if request.settings.objective == "hops" and settings.objective != HOPS[chip.delivery]:
             listener.note(
                 "note: the preset classic minimises hops of one packet per synapse, as published, "
                 f"not hops of the packets that this chip sends (delivery = {chip.delivery!r})"
             )
         scratch = held.enter_context(_scratch(place))
-        plan = with_disk(make_plan(network, chip, settings), network, chip, settings)
-        listener.planned(plan)
-        if plan.sample is not None and plan.sample.thin:
-            listener.note(f"note: {plan.sample.describe(enough_memory(network, chip, settings))}")
-        constraints = None
-        if request.constraints is not None:
-            count = 0 if relays is None else relays.count
-            constraints = read_constraints(request.constraints, chip, original, count)
+        plan = _plan(inputs.network, chip, settings, listener)
+        constraints = constraints_on(request, inputs)
         works = works_of_run(settings, plan, chip, constraints is not None)
         with monitor.untimed():
             listener.compile(works, settings.threads)
@@ -137,29 +166,21 @@ def mapped(
                 workers = held.enter_context(
                     start_workers(request.workers, folder, monitor.stop.check)
                 )
-                limits, threads = workers.limits(), workers.threads()
-                needed = plan_workers(network, chip, settings, plan, len(limits), threads)
-                needed.require(limits)
-                workers.share(needed.exchanged(limits, request.workers.together))
+                _require_workers(request.workers, workers, inputs.network, chip, settings, plan)
                 if workers.note:
                     listener.note(workers.note)
                 with monitor.untimed():
-                    workers.prepare(compile_kernels, works, threads)
-        mapping = map_network(network, chip, settings, scratch, monitor, constraints, plan, workers)
-        imported = original.path.parent == place.folder
-        path = original.path
-        if imported and place.output is not None:
-            path = place.output / IMPORTED
-        report = make_report(
-            original, path, chip, request.settings, mapping, monitor, relays, request.command
+                    workers.prepare(compile_kernels, works, workers.threads())
+        mapping = map_network(
+            inputs.network, chip, settings, scratch, monitor, constraints, plan, workers
         )
-        report["resources"]["resumed"] = place.resumed
+        imported = inputs.original.path.parent == place.folder
+        report = _report(request, place, inputs, mapping, monitor)
         if workers is not None:
             report["workers"] = workers.facts()
-        given = request.source.network
-        if imported and isinstance(given, Path):
-            report["network"]["imported_from"] = str(real_path(given))
-        yield Session(mapping, report, original, imported, relays)
+        if imported and isinstance(request.source.network, Path):
+            report["network"]["imported_from"] = str(real_path(request.source.network))
+        yield Session(mapping, report, inputs.original, imported, inputs.relays)
 
 
 def _scratch(place: Workspace) -> AbstractContextManager[Scratch]:
@@ -167,3 +188,38 @@ def _scratch(place: Workspace) -> AbstractContextManager[Scratch]:
     if place.lasting:
         return scratch_in(place.folder / SCRATCH)
     return Scratch(place.folder / SCRATCH, lasting=False)
+
+
+def _plan(network: NetworkFile, chip: Chip, settings: Settings, listener: Listener) -> Plan:
+    """Return the memory plan of a run; report it, and a sample that is too small."""
+    plan = with_disk(make_plan(network, chip, settings), network, chip, settings)
+    listener.planned(plan)
+    if plan.sample is not None and plan.sample.thin:
+        listener.note(f"note: {plan.sample.describe(enough_memory(network, chip, settings))}")
+    return plan
+
+
+def _require_workers(
+    asked: Asked, workers: DaskWorkers, network: NetworkFile, chip: Chip, settings: Settings,
+    plan: Plan,
+) -> None:  # fmt: skip
+    """Raise `DoesNotFitError` if workers have too little memory; otherwise share it out."""
+    limits = workers.limits()
+    needed = plan_workers(network, chip, settings, plan, len(limits), workers.threads())
+    needed.require(limits)
+    workers.share(needed.exchanged(limits, asked.together))
+
+
+def _report(
+    request: MapRequest, place: Workspace, inputs: Inputs, mapping: Mapping, monitor: Monitor
+) -> dict[str, Any]:
+    """Return report.json of a mapping."""
+    path = inputs.original.path
+    if path.parent == place.folder and place.output is not None:
+        path = place.output / IMPORTED
+    report = make_report(
+        inputs.original, path, request.chip, request.settings, mapping, monitor, inputs.relays,
+        request.command,
+    )  # fmt: skip
+    report["resources"]["resumed"] = place.resumed
+    return report

@@ -62,27 +62,24 @@ def run(options: argparse.Namespace) -> int:
     from mapper.graph.disk import with_disk
     from mapper.limits.axons import make_job
     from mapper.limits.capacity import demands
-    from mapper.limits.constraints import read_constraints
     from mapper.planning.processor import slowness
     from mapper.planning.processor_time import processor_seconds
     from mapper.planning.strategy import enough_memory, make_plan
     from mapper.results.summary import summary
     from mapper.results.tables import columns, planned
+    from mapper.session import constraints_on, open_inputs
 
     if options.workers is None and (options.worker_threads, options.worker_memory) != (None, None):
         raise UsageError("--worker-threads and --worker-memory: need workers; add --workers N")
-    settings = tuning.settings_of(options)
-    chip, file = common.chip_of(options), common.constraints_of(options)
-    with (
-        common.open_network(options, options.network) as original,
-        common.split_network(options, original, chip) as (network, relays),
-    ):
+    settings, chip = tuning.settings_of(options), common.chip_of(options)
+    request = common.request_of(options, chip, settings)
+    with open_inputs(request, common.listener(options)) as inputs:
+        network, relays = inputs.network, inputs.relays
         common.compile_kernels(options, "check")
-        found = demands(network, chip, common.threads_of(options))
-        if file is not None:
-            count = 0 if relays is None else relays.count
-            constraints = read_constraints(file, chip, original, count)
-            job = make_job(network, chip, common.threads_of(options), constraints)
+        found = demands(network, chip, settings.threads)
+        constraints = constraints_on(request, inputs)
+        if constraints is not None:
+            job = make_job(network, chip, settings.threads, constraints)
             constraints.require_fit(chip, job.load.sizes, job.fans)
         plan = with_disk(make_plan(network, chip, settings), network, chip, settings)
         slow = slowness()
@@ -93,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
         sample, enough = plan.sample, None
         if sample is not None and sample.thin:
             enough = enough_memory(network, chip, settings)
-        works = _Workers.of(options, network, chip, settings, plan, file is not None)
+        works = _Workers.of(options, network, chip, settings, plan, constraints is not None)
     fits = all(demand.fits for demand in found)
     result = {
         "fits": fits and not plan.shortage and not works.shortage,
@@ -194,7 +191,7 @@ class _Workers(NamedTuple):
         unused = looked_at_here(settings.resolved(chip.delivery), plan, constrained)
         if unused:
             return cls(unused=unused)
-        threads = options.worker_threads or max(1, common.threads_of(options) // count)
+        threads = options.worker_threads or max(1, settings.threads // count)
         found = plan_workers(network, chip, settings, plan, count, threads)
         shortage = "" if given is None else found.shortage(given)
         return cls(shortage, "", found.facts(given), (worker_plan(found, given),))

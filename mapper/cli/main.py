@@ -152,10 +152,9 @@ def _main(argv: Sequence[str] | None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     command = next((word for word in arguments if not word.startswith("-")), None)
     parser = build_parser(command, arguments)
-    options, unknown = parser.parse_known_args(arguments)
+    options, unknown = parser.parse_known_args(arguments, argparse.Namespace(arguments=arguments))
     if unknown:  # print the usage of the command, not of the program
         subparsers(parser)[options.command].error(f"unrecognized arguments: {' '.join(unknown)}")
-    options.arguments = arguments
     try:
         code = _run(options)
         sys.stdout.flush()
@@ -185,13 +184,9 @@ def _notes(options: argparse.Namespace) -> Iterator[None]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    with _notes(options):
-        return _run_told(options)
-
-
-def _run_told(options: argparse.Namespace) -> int:
     try:
-        code: int = options.run(options)
+        with _notes(options):
+            code: int = options.run(options)
         return code
     except KeyboardInterrupt as stop:
         what = KEPT.get(options.command, "nothing was kept")

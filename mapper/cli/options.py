@@ -14,11 +14,12 @@ from mapper.errors import UsageError, shown
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
+    from mapper.executors.workers import Asked
     from mapper.inputs.listener import Listener
     from mapper.inputs.source import Effort, Source
-    from mapper.limits.constraints import ConstraintFile
-    from mapper.limits.relays import RelayNeurons
     from mapper.planning.plan import Plan
+    from mapper.session import MapRequest
+    from mapper.settings import Settings
     from storage.store.meta import NetworkMeta
     from storage.store.network import NetworkFile
 
@@ -155,25 +156,17 @@ def _rates(text: str) -> str | Path:
     return text if text in RATES_WORDS else Path(text)
 
 
-@contextmanager
-def split_network(
-    options: argparse.Namespace, network: NetworkFile, chip: Chip
-) -> Iterator[tuple[NetworkFile, RelayNeurons | None]]:
-    """Yield the network to map; with --split-neurons it has relay neurons."""
-    from mapper.inputs.split import split_network as split
-
-    if not options.split_neurons:
-        yield network, None
-        return
-    with split(network, chip, effort_of(options), listener(options)) as found:
-        yield found
-
-
-def constraints_of(options: argparse.Namespace) -> ConstraintFile | None:
-    """Return the file of --constraints, or None."""
+def request_of(
+    options: argparse.Namespace, chip: Chip, settings: Settings, workers: Asked | None = None
+) -> MapRequest:
+    """Return the mapping request of the command line."""
     from mapper.limits.constraints import ConstraintFile
+    from mapper.session import MapRequest
 
-    return None if options.constraints is None else ConstraintFile.read(options.constraints)
+    file = options.constraints
+    constraints = None if file is None else ConstraintFile.read(file)
+    source, command = source_of(options, options.network), ("mapper", *options.arguments)
+    return MapRequest(source, chip, settings, constraints, options.split_neurons, command, workers)
 
 
 def named_chip(text: str) -> Chip:

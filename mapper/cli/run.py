@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 from mapper.cli import many, terminal, tuning, worker_options
 from mapper.cli import options as common
 from mapper.errors import INTERRUPTED, MapperError, UsageError
-from mapper.settings import Settings
 from storage.address import path_of
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
-    from mapper.session import MapRequest
 
 FREQUENT = (
     "output", "force", "resume", "constraints", "rates", "chip", "neurons_per_core",
@@ -67,8 +65,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from mapper.distributed.slurm_step import slurm_step
     from mapper.distributed.start import SRUN, ending
-    from mapper.results.output_folder import partial_folder
-    from mapper.resume.resume import planned_memory
 
     if options.seeds is not None:
         return _run_seeds(options)
@@ -77,29 +73,32 @@ def run(options: argparse.Namespace) -> int:
     output = options.output or Path(f"{_stem(options.network)}-mapping")
     chip = common.chip_of(options)
     _require_outside(options.network, output)
-    if options.resume and options.memory is None:
-        options.memory = planned_memory(partial_folder(output))
-    if options.workers == SRUN:
-        options.workers = slurm_step(output)
-        if not options.workers.drives:
-            options.workers.serve(options.worker_threads, options.worker_memory)
-    with ending(options.workers):
-        return _run_one(options, chip, output)
+    workers = options.workers
+    if workers == SRUN:
+        workers = slurm_step(output)
+        if not workers.drives:
+            workers.serve(options.worker_threads, options.worker_memory)
+    with ending(workers):
+        return _run_one(options, chip, output, workers)
 
 
-def _run_one(options: argparse.Namespace, chip: Chip, output: Path) -> int:
-    """Run one mapping, in this process or with workers, and return the exit code."""
-    from dataclasses import replace
+def _run_one(options: argparse.Namespace, chip: Chip, output: Path, workers: Any) -> int:
+    """Run one mapping, in this process or with workers, and return the exit code.
 
+    workers : see `mapper.executors.workers.Asked`, or None
+    """
     from mapper.distributed.start import ask_workers
     from mapper.monitoring.monitor import Monitor
     from mapper.monitoring.stopping import GRACE, Stop
     from mapper.portfolio.run import RunTask, run_into_folder
     from mapper.results.output import read_report
-    from mapper.results.output_folder import is_complete
-    from mapper.resume.resume import describe_run, require_same
+    from mapper.results.output_folder import is_complete, partial_folder
+    from mapper.resume.resume import describe_run, planned_memory, require_same
 
-    settings = tuning.settings_of(options)
+    planned = None
+    if options.resume and options.memory is None:
+        planned = planned_memory(partial_folder(output))
+    settings = tuning.settings_of(options, memory=planned)
     console = terminal.stderr_console(options)
     try:
         run_here = describe_run(options.network, chip, settings)
@@ -111,31 +110,29 @@ def _run_one(options: argparse.Namespace, chip: Chip, output: Path) -> int:
         terminal.say(options, f"{output}: already complete")
         return _print_results(options, report, output)
     tuning.tell_unread(options, settings)
-    workers = ask_workers(
-        options.workers, settings.threads, options.worker_threads, options.worker_memory,
+    asked = ask_workers(
+        workers, settings.threads, options.worker_threads, options.worker_memory,
         options.patience, options.shared,
     )  # fmt: skip
-    request = replace(_request(options, chip, settings), workers=workers)
+    request = common.request_of(options, chip, settings, asked)
     task = RunTask(request, output, options.keep_scratch, options.force, options.resume)
     stop = Stop(GRACE)
 
     def make_monitor(log: Path) -> Monitor:
         return Monitor(console, options.verbose, log, stop=stop)
 
-    report, stage, asked = run_into_folder(task, make_monitor, common.listener(options))
-    if stage:
-        when = f"during the stage {stage!r}"
+    found = run_into_folder(task, make_monitor, common.listener(options))
+    if found.stage:
+        when = f"during the stage {found.stage!r}"
         terminal.complain(f"interrupted {when}: this is the best mapping found so far")
-    elif asked:
+    elif found.asked:
         terminal.complain("interrupted while writing results: the mapping is complete")
-    code = _print_results(options, report, output)
-    return INTERRUPTED if asked else code
+    code = _print_results(options, found.report, output)
+    return INTERRUPTED if found.asked else code
 
 
 def _run_seeds(options: argparse.Namespace) -> int:
     """Run one mapping per seed in one folder, and return the exit code."""
-    from dataclasses import replace
-
     from mapper.portfolio.seeds import parse_seeds, seed_jobs
 
     seeds = parse_seeds(options.seeds)
@@ -152,14 +149,15 @@ def _run_seeds(options: argparse.Namespace) -> int:
     output = options.output or Path(f"{_stem(options.network)}-portfolio")
     chip = common.chip_of(options)
     _require_outside(options.network, output)
-    settings = replace(
-        tuning.settings_of(options),
-        memory_bytes=many.share_of_memory(options, output, len(seeds)),
+    settings = tuning.settings_of(
+        options,
+        memory=many.share_of_memory(options, output, len(seeds)),
         threads=many.share_of_threads(options, len(seeds)),
     )
     tuning.tell_unread(options, settings)
-    jobs = seed_jobs(_request(options, chip, settings), seeds)
-    return many.do_many(options, output, jobs)
+    return many.do_many(
+        options, output, seed_jobs(common.request_of(options, chip, settings), seeds)
+    )
 
 
 def _stem(network: Path) -> str:
@@ -173,22 +171,6 @@ def _require_outside(network: Path, output: Path) -> None:
         raise MapperError(
             f"{network}: is in the output folder {output}, which is replaced; move it"
         )
-
-
-def _request(options: argparse.Namespace, chip: Chip, settings: Settings) -> MapRequest:
-    """Return the mapping request of the command line."""
-    from mapper.session import MapRequest
-
-    constraint_file = common.constraints_of(options)
-    source = common.source_of(options, options.network)
-    return MapRequest(
-        source,
-        chip,
-        settings,
-        constraint_file,
-        options.split_neurons,
-        ("mapper", *options.arguments),
-    )
 
 
 def _print_results(options: argparse.Namespace, report: dict[str, Any], output: Path) -> int:

@@ -55,12 +55,12 @@ def run(options: argparse.Namespace) -> int:
         memory = common.memory_of(options) // 4
         with open_mapped(network, options.mapping, chip, memory, threads) as (whole, core):
             common.compile_kernels(options, "score")
-            if whole is not network and options.workers is not None:
+            split = whole is not network
+            if split and options.workers is not None:
                 terminal.say(
                     options, "note: --workers is not used: split neurons are scored locally"
                 )
-                options.workers = None
-            with worker_options.workers_of(options) as workers, nothing_kept():
+            with worker_options.workers_of(options, use=not split) as workers, nothing_kept():
                 swept = None
                 if workers is not None:
                     swept = sweep_on(workers, network, chip, core, Monitor())

@@ -47,15 +47,23 @@ def add_settings(group: argparse._ActionsContainer, names: Collection[str] = MET
     action.offered = tuple(f"{SETTINGS[name].option}=" for name in names)  # type: ignore[attr-defined]
 
 
-def settings_of(options: argparse.Namespace, names: Collection[str] = METHOD) -> Settings:
-    """Return the settings of the command line; raise `UsageError` for names not in `names`."""
+def settings_of(
+    options: argparse.Namespace,
+    names: Collection[str] = METHOD,
+    memory: int | None = None,
+    threads: int | None = None,
+) -> Settings:
+    """Return the settings of the command line; raise `UsageError` for names not in `names`.
+
+    memory, threads : bytes and number that replace --memory and --threads
+    """
     given = _given(options, names)
     if hasattr(options, "seed"):  # not every command has the option
         given["seed"] = options.seed
     return preset(
         options.preset,
-        threads=common.threads_of(options),
-        memory_bytes=common.memory_of(options),
+        threads=common.threads_of(options) if threads is None else threads,
+        memory_bytes=common.memory_of(options) if memory is None else memory,
         **given,
     )
 

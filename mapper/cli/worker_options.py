@@ -36,15 +36,21 @@ def add_workers(group: argparse._ActionsContainer, more: str = "") -> None:
 
 
 @contextmanager
-def workers_of(options: argparse.Namespace, threads: int = 1) -> Iterator[DaskWorkers | None]:
+def workers_of(
+    options: argparse.Namespace, threads: int = 1, *, use: bool = True
+) -> Iterator[DaskWorkers | None]:
     """Start or connect the workers of --workers; yield them, or None without --workers.
 
     threads : total threads of local workers started by number
+    use : False yields None in any case
     """
     import tempfile
 
     from mapper.distributed.start import SRUN, ask_workers, start_workers
 
+    if not use:
+        yield None
+        return
     if options.workers == SRUN:
         raise UsageError("--workers srun is for `mapper run`; give the scheduler's file")
     asked = ask_workers(options.workers, threads, getattr(options, "worker_threads", None))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from mapper.monitoring.resources import PeakSampler, bytes_moved, peak_rss_bytes
 from mapper.monitoring.stopping import Stop
 from mapper.planning.sampling import Sample
 from storage.closing import Closing
+
+if TYPE_CHECKING:
+    from chipsim.traffic.arrays import Traffic
 
 TICK = 0.5  # seconds between updates of the progress bar
 LINE = 60.0  # least seconds between lines of the log while a stage writes none itself
@@ -36,6 +39,9 @@ class Observer:
 
     def on_nets(self, **costs: int) -> None:
         """Receive the cost by nets: `connectivity`, or `hops_total` after placement."""
+
+    def settle(self, traffic: Traffic) -> None:
+        """Receive the traffic of the finished mapping."""
 
 
 @dataclass
