@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from mapper.cli import options as common
+from mapper.cli.options import Option, add_options, choice, flag, positive
 from mapper.compiler.transforms.switches import BASELINES, CHANGES_NUMBERS, STEPS, SWITCHES
 
 SAMPLES = 100  # default number of calibration samples
@@ -14,19 +14,11 @@ EMITTED = ("c", "loops")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "mapper compile MODEL --chip C [--calibrate DATA] [-o DIR] [options]"
-    parser.add_argument("model", type=Path, metavar="MODEL", help="model to compile (.onnx)")
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        default=Path("out"),
-        metavar="DIR",
-        help="output folder (default: out)",
-    )
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="replace DIR if it exists",
+    add_options(
+        parser,
+        Option("model", "MODEL", "model to compile (.onnx)", Path),
+        Option("-o --output", "DIR", "output folder (default: out)", Path, Path("out")),
+        flag("--force", "replace DIR if it exists"),
     )
     parser.add_argument(
         "--input-shape",
@@ -50,31 +42,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_samples(group: argparse._ActionsContainer) -> None:
     """Add the options of samples and their conversion to model input."""
-    group.add_argument(
-        "--calibrate",
-        type=Path,
-        metavar="DATA",
-        help="calibration samples, or an earlier ranges.json",
-    )
-    group.add_argument(
-        "--samples",
-        type=common.positive,
-        metavar="N",
-        help=f"calibrate with the first N samples (default: {SAMPLES})",
-    )
-    group.add_argument(
-        "--verify",
-        type=Path,
-        metavar="DATA",
-        help="test samples (default: a quarter of --calibrate)",
-    )
-    group.add_argument(
-        "--normalise",
-        metavar="TERMS",
-        help="normalise samples, e.g. mean=0.5,std=0.25",
-    )
-    group.add_argument(
-        "--layout", choices=("nchw", "nhwc"), help="axis order of samples (default: from the model)"
+    add_options(
+        group,
+        Option("--calibrate", "DATA", "calibration samples, or an earlier ranges.json", Path),
+        Option(
+            "--samples", "N", f"calibrate with the first N samples (default: {SAMPLES})", positive
+        ),
+        Option("--verify", "DATA", "test samples (default: a quarter of --calibrate)", Path),
+        Option("--normalise", "TERMS", "normalise samples, e.g. mean=0.5,std=0.25"),
+        choice("--layout", "nchw nhwc", "axis order of samples (default: from the model)"),
     )
 
 
@@ -88,145 +64,88 @@ def add_numbers(group: argparse._ActionsContainer) -> None:
         metavar="N",
         help="8 (default) or 16; 16 needs a dual NPU",
     )
-    group.add_argument(
-        "--scheme",
-        choices=("asym", "sym"),
-        default="asym",
-        help="activations with zero points or not (default: asym)",
-    )
-    group.add_argument(
-        "--per",
-        choices=("tensor", "channel"),
-        default="channel",
-        help="granularity of weight scales (default: channel)",
-    )
-    group.add_argument(
-        "--method",
-        default="auto",
-        choices=("auto", "minmax", "percentile", "mse", "entropy"),
-        metavar="M",
-        help="auto (default), minmax, percentile, mse or entropy",
-    )
-    group.add_argument(
-        "--headroom",
-        type=_number,
-        default=1.0,
-        metavar="F",
-        help="factor on the headroom of ranges (default: 1)",
-    )
-    group.add_argument(
-        "--rounding",
-        default="away",
-        choices=("away", "up", "even"),
-        help="rounding of halves (default: away from zero)",
-    )
-    group.add_argument(
-        "--zero-point",
-        default="shift",
-        choices=("shift", "bias"),
-        help="where to add zero points (default: after the shift)",
-    )
-    group.add_argument(
-        "--max-loss",
-        type=_number,
-        default=1.0,
-        metavar="POINTS",
-        help="maximum loss in percentage points (default: 1)",
-    )
-    group.add_argument(
-        "--min-signal",
-        type=_number,
-        default=20.0,
-        metavar="DB",
-        help="minimum SQNR in dB (default: 20)",
-    )
-    group.add_argument(
-        "--keep-going",
-        action="store_true",
-        help="keep a result that misses the limits; exit code 4",
-    )
-    group.add_argument(
-        "--keep", default="", metavar="NODE,...", help="ONNX nodes to keep on the host"
+    add_options(
+        group,
+        choice(
+            "--scheme", "asym sym", "activations with zero points or not (default: asym)", "asym"
+        ),
+        choice(
+            "--per", "tensor channel", "granularity of weight scales (default: channel)", "channel"
+        ),
+        choice(
+            "--method",
+            "auto minmax percentile mse entropy",
+            "auto (default), minmax, percentile, mse or entropy",
+            "auto",
+            "M",
+        ),
+        Option("--headroom", "F", "factor on the headroom of ranges (default: 1)", _number, 1.0),
+        choice(
+            "--rounding", "away up even", "rounding of halves (default: away from zero)", "away"
+        ),
+        choice(
+            "--zero-point",
+            "shift bias",
+            "where to add zero points (default: after the shift)",
+            "shift",
+        ),
+        Option(
+            "--max-loss", "POINTS", "maximum loss in percentage points (default: 1)", _number, 1.0
+        ),
+        Option("--min-signal", "DB", "minimum SQNR in dB (default: 20)", _number, 20.0),
+        flag("--keep-going", "keep a result that misses the limits; exit code 4"),
+        Option("--keep", "NODE,...", "ONNX nodes to keep on the host", default=""),
     )
 
 
 def add_schedule(group: argparse._ActionsContainer) -> None:
     """Add the options that change cycles and memory but not results."""
-    group.add_argument(
-        "--cores",
-        type=int,
-        metavar="N",
-        help="maximum number of cores (default: all)",
-    )
-    group.add_argument(
-        "--objective",
-        default="throughput",
-        choices=("throughput", "latency"),
-        metavar="O",
-        help="throughput (default) or latency",
-    )
-    group.add_argument(
-        "--first-tile",
-        type=_plane,
-        metavar="WxH",
-        help="tile size of the first layer, in pixels",
-    )
-    group.add_argument(
-        "--bias",
-        default="init",
-        choices=("init", "alu"),
-        help="initial sum (default: init) or ALU operand",
-    )
-    group.add_argument(
-        "--dual",
-        default="auto",
-        choices=("off", "pixels", "kernels", "auto"),
-        metavar="PAIRS",
-        help="operand pairs: off, pixels, kernels, auto (default)",
-    )
-    group.add_argument(
-        "--few-channels",
-        default="auto",
-        choices=("auto", "core", "host", "off"),
-        metavar="WHERE",
-        help="where im2col runs: auto (default), core, host, off",
-    )
-    group.add_argument(
-        "--padding",
-        default="load",
-        choices=("load", "stored"),
-        help="pad on load, or store padded maps (default: load)",
-    )
-    group.add_argument(
-        "--pack",
-        default="core",
-        choices=("core", "host"),
-        help="where bit packing is counted (default: core)",
-    )
-    group.add_argument(
-        "--pack-chunk",
-        type=common.positive,
-        default=16,
-        metavar="N",
-        help="bytes packed per host transfer (default: 16)",
+    add_options(
+        group,
+        Option("--cores", "N", "maximum number of cores (default: all)", int),
+        choice(
+            "--objective",
+            "throughput latency",
+            "throughput (default) or latency",
+            "throughput",
+            "O",
+        ),
+        Option("--first-tile", "WxH", "tile size of the first layer, in pixels", _plane),
+        choice("--bias", "init alu", "initial sum (default: init) or ALU operand", "init"),
+        choice(
+            "--dual",
+            "off pixels kernels auto",
+            "operand pairs: off, pixels, kernels, auto (default)",
+            "auto",
+            "PAIRS",
+        ),
+        choice(
+            "--few-channels",
+            "auto core host off",
+            "where im2col runs: auto (default), core, host, off",
+            "auto",
+            "WHERE",
+        ),
+        choice(
+            "--padding", "load stored", "pad on load, or store padded maps (default: load)", "load"
+        ),
+        choice("--pack", "core host", "where bit packing is counted (default: core)", "core"),
+        Option("--pack-chunk", "N", "bytes packed per host transfer (default: 16)", positive, 16),
     )
 
 
 def add_comparisons(group: argparse._ActionsContainer) -> None:
     """Add the options that disable passes, and that replace a search by a fixed rule."""
-    group.add_argument(
-        "--disable",
-        type=_disabled,
-        default=(),
-        metavar="PASS[,PASS]",
-        help="passes to disable (see below)",
-    )
-    group.add_argument(
-        "--baseline",
-        type=_baselines,
-        default={},
-        metavar="NAME[,NAME]",
-        help="fixed rules in place of a search (see below)",
+    add_options(
+        group,
+        Option("--disable", "PASS[,PASS]", "passes to disable (see below)", _disabled, ()),
+        Option(
+            "--baseline",
+            "NAME[,NAME]",
+            "fixed rules in place of a search (see below)",
+            _baselines,
+            {},
+        ),
     )
 
 
@@ -245,29 +164,14 @@ def list_names() -> str:
 
 def add_outputs(group: argparse._ActionsContainer) -> None:
     """Add the options of additional reports and files."""
-    group.add_argument(
-        "--explain", action="store_true", help="report where each node runs, and why"
-    )
-    group.add_argument(
-        "--explain-only", action="store_true", help="--explain without compiling or samples"
-    )
-    group.add_argument(
-        "--compare",
-        action="store_true",
-        help="only print a table of all precisions and methods",
-    )
-    group.add_argument(
-        "--ablate", action="store_true", help="only print the cycles without each pass"
-    )
-    group.add_argument(
-        "--keep-graphs", action="store_true", help="write the graph after each stage to DIR/graphs"
-    )
-    group.add_argument(
-        "--emit",
-        type=_emitted,
-        default=(),
-        metavar="LIST",
-        help="also write: c (a driver), loops (the schedules)",
+    add_options(
+        group,
+        flag("--explain", "report where each node runs, and why"),
+        flag("--explain-only", "--explain without compiling or samples"),
+        flag("--compare", "only print a table of all precisions and methods"),
+        flag("--ablate", "only print the cycles without each pass"),
+        flag("--keep-graphs", "write the graph after each stage to DIR/graphs"),
+        Option("--emit", "LIST", "also write: c (a driver), loops (the schedules)", _emitted, ()),
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mapper.cli import options as common
 from mapper.cli import terminal
 from mapper.cli.hw_cells import DEPTH
+from mapper.cli.options import Option, add_options, flag, positive
 from mapper.exports.core_shape import DEFAULT_AXON_BITS, ROUTES_FOR_EACH, SYNAPSES_FOR_EACH
 
 if TYPE_CHECKING:
@@ -62,26 +63,18 @@ CORE_OPTIONS = {  # fields of `CoreShape`
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s --chip C [options]\n       %(prog)s --npu NAME [options]"
-    parser.add_argument("--chip", metavar="C", help="WIDTHxHEIGHT, a preset's name, or FILE.toml")
-    parser.add_argument(
-        "--npu",
-        metavar="NAME",
-        help="NPU preset or chip FILE.toml; with --chip a mesh of NPUs",
-    )
-    parser.add_argument(
-        "--depth",
-        type=common.positive,
-        metavar="D",
-        help=f"packets per router input buffer (default: {DEPTH})",
-    )
-    parser.add_argument(
-        "--axon-bits",
-        type=common.positive,
-        metavar="N",
-        help=f"bits per axon number in a packet (default: from chip, or {DEFAULT_AXON_BITS})",
-    )
-    parser.add_argument(
-        "--mesh-only", action="store_true", help="generate the routers without cores"
+    add_options(
+        parser,
+        Option("--chip", "C", "WIDTHxHEIGHT, a preset's name, or FILE.toml"),
+        Option("--npu", "NAME", "NPU preset or chip FILE.toml; with --chip a mesh of NPUs"),
+        Option("--depth", "D", f"packets per router input buffer (default: {DEPTH})", positive),
+        Option(
+            "--axon-bits",
+            "N",
+            f"bits per axon number in a packet (default: from chip, or {DEFAULT_AXON_BITS})",
+            positive,
+        ),
+        flag("--mesh-only", "generate the routers without cores"),
     )
     parser.add_argument(
         "--borders",
@@ -91,22 +84,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SIDE",
         help="sides with ports to other chips: north, east, south, west",
     )
-    parser.add_argument(
-        "--machine",
-        metavar="M",
-        help="size of joined chips: WIDTHxHEIGHT or chip (default: C)",
-    )
-    parser.add_argument(
-        "--host-output",
-        action="store_true",
-        help="add a port for packets to the host, below column 0",
-    )
-    parser.add_argument("--verilog", type=Path, metavar="FILE", help="Verilog 2005 file to write")
-    parser.add_argument("--stats", action="store_true", help="count the cells of each module")
-    parser.add_argument(
-        "--keep-multipliers",
-        action="store_true",
-        help="with --stats: exclude the gates of multipliers",
+    add_options(
+        parser,
+        Option("--machine", "M", "size of joined chips: WIDTHxHEIGHT or chip (default: C)"),
+        flag("--host-output", "add a port for packets to the host, below column 0"),
+        Option("--verilog", "FILE", "Verilog 2005 file to write", Path),
+        flag("--stats", "count the cells of each module"),
+        flag("--keep-multipliers", "with --stats: exclude the gates of multipliers"),
     )
     group = parser.add_argument_group("cores")
     for name, text in CORE_OPTIONS.items():

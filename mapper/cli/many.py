@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
 from mapper.cli import terminal
+from mapper.cli.options import Option, add_options, choice, flag, positive
 from mapper.errors import BAD_INPUT
 
 if TYPE_CHECKING:
@@ -19,35 +20,30 @@ if TYPE_CHECKING:
 
 def add_folder(parser: argparse.ArgumentParser, default: str) -> None:
     """Add the options of the output folder."""
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", help=f"output folder (default: {default})"
-    )
-    parser.add_argument("--force", action="store_true", help="replace an existing output folder")
-    parser.add_argument(
-        "--resume", action="store_true", help="resume an interrupted run after its last step"
-    )
-    parser.add_argument(
-        "--keep-scratch", action="store_true", help="keep the scratch database (coarse levels)"
+    add_options(
+        parser,
+        Option("-o --output", "DIR", f"output folder (default: {default})", Path),
+        flag("--force", "replace an existing output folder"),
+        flag("--resume", "resume an interrupted run after its last step"),
+        flag("--keep-scratch", "keep the scratch database (coarse levels)"),
     )
 
 
 def add_workers(group: argparse._ActionsContainer) -> None:
     """Add --workers, the number of processes for whole runs."""
-    group.add_argument(
-        "--workers",
-        type=common.positive,
-        metavar="N",
-        help="processes that run in parallel (default: none, serial)",
+    add_options(
+        group,
+        Option(
+            "--workers", "N", "processes that run in parallel (default: none, serial)", positive
+        ),
     )
 
 
 def add_keep(group: argparse._ActionsContainer) -> None:
     """Add --keep, the choice of folders to keep."""
-    group.add_argument(
-        "--keep",
-        choices=("all", "best"),
-        metavar="K",
-        help="folders to keep: all (default) or best",
+    add_options(
+        group,
+        choice("--keep", "all best", "folders to keep: all (default) or best", None, "K"),
     )
 
 

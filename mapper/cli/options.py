@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mapper.cli import terminal
 from mapper.errors import UsageError, shown
@@ -22,6 +22,45 @@ if TYPE_CHECKING:
     from mapper.settings import Settings
     from storage.store.meta import NetworkMeta
     from storage.store.network import NetworkFile
+
+
+class Option(NamedTuple):
+    """An option or argument of a command.
+
+    name : one name or several, as "-o --output"
+    kind : parser of the value; bool for a flag without a value
+    """
+
+    name: str
+    metavar: str | None
+    help: str
+    kind: Callable[[str], Any] | None = None
+    default: Any = None
+    choices: tuple[str, ...] | None = None
+
+
+def choice(
+    name: str, words: str, help: str, default: str | None = None, metavar: str | None = None
+) -> Option:
+    """Return an option with one of several words."""
+    return Option(name, metavar, help, None, default, tuple(words.split()))
+
+
+def flag(name: str, help: str) -> Option:
+    """Return an option without a value."""
+    return Option(name, None, help, bool)
+
+
+def add_options(group: argparse._ActionsContainer, *options: Option) -> None:
+    """Add options to a group or parser, in this order."""
+    for name, metavar, text, kind, default, choices in options:
+        if kind is bool:
+            group.add_argument(*name.split(), action="store_true", help=text)
+        else:
+            group.add_argument(
+                *name.split(), metavar=metavar, help=text, type=kind, default=default,
+                choices=choices,
+            )  # fmt: skip
 
 
 def size(text: str) -> int:
@@ -84,40 +123,36 @@ def add_chip(parser: argparse.ArgumentParser) -> None:
 
 
 def add_constraints(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--constraints",
-        type=Path,
-        metavar="FILE.toml",
-        help="neurons pinned to a core or kept together",
+    add_options(
+        parser,
+        Option("--constraints", "FILE.toml", "neurons pinned to a core or kept together", Path),
     )
 
 
 def add_split(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--split-neurons",
-        action="store_true",
-        help="spread excess fan-in over relay neurons",
+    add_options(
+        parser,
+        flag("--split-neurons", "spread excess fan-in over relay neurons"),
     )
 
 
 def add_rates(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--rates",
-        type=_rates,
-        metavar="FILE",
-        help="firing rates: file, `uniform` (1 each), `weights`",
-    )
-    parser.add_argument(
-        "--weights-are",
-        choices=("rate", "synapse"),
-        metavar="W",
-        help="meaning of weights in the file: rate or synapse",
-    )
-    parser.add_argument(
-        "--rates-duration",
-        type=seconds,
-        metavar="SECONDS",
-        help="length of the spike report (default: last spike)",
+    add_options(
+        parser,
+        Option("--rates", "FILE", "firing rates: file, `uniform` (1 each), `weights`", _rates),
+        choice(
+            "--weights-are",
+            "rate synapse",
+            "meaning of weights in the file: rate or synapse",
+            None,
+            "W",
+        ),
+        Option(
+            "--rates-duration",
+            "SECONDS",
+            "length of the spike report (default: last spike)",
+            seconds,
+        ),
     )
 
 
@@ -211,11 +246,9 @@ def add_effort(
     """
     if isinstance(group, argparse.ArgumentParser):
         group = group.add_argument_group("effort")
-    group.add_argument(
-        "--memory",
-        type=size,
-        metavar="SIZE",
-        help=f"memory budget, e.g. 8GiB (default: {memory})",
+    add_options(
+        group,
+        Option("--memory", "SIZE", f"memory budget, e.g. 8GiB (default: {memory})", size),
     )
     add_threads(group)
     if seed:

@@ -12,6 +12,7 @@ from mapper.cli import terminal
 from mapper.cli.hw import CORE_OPTIONS
 from mapper.cli.neurons import add_neurons
 from mapper.cli.numbers import above_zero
+from mapper.cli.options import Option, add_options, choice, flag, positive
 from mapper.cli.parser import HELP_ALL, Topic
 from mapper.errors import UsageError
 from mapper.exports.base import NEURON_OPTIONS, WIDTHS
@@ -113,19 +114,19 @@ def topic(words: Sequence[str]) -> Topic:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s DIR [options]"
-    parser.add_argument("path", type=Path, metavar="DIR", help="output folder of run or compile")
-    parser.add_argument(
-        "--network", type=path_of, metavar="NET", help="network of DIR, if it was moved"
+    add_options(
+        parser,
+        Option("path", "DIR", "output folder of run or compile", Path),
+        Option("--network", "NET", "network of DIR, if it was moved", path_of),
     )
     samples = parser.add_argument_group("compiled models")
-    samples.add_argument("--input", type=Path, metavar="DATA",
-                         help="samples: .npz, .npy, .csv or a folder of images")  # fmt: skip
-    samples.add_argument("--limit", type=common.positive, metavar="N",
-                         help="run only the first N samples (default: all)")  # fmt: skip
-    samples.add_argument("--check", action="store_true",
-                         help="compare every layer with the integer reference")  # fmt: skip
-    samples.add_argument("--dump", type=Path, metavar="FOLDER",
-                         help="write and compare every stored map")  # fmt: skip
+    add_options(
+        samples,
+        Option("--input", "DATA", "samples: .npz, .npy, .csv or a folder of images", Path),
+        Option("--limit", "N", "run only the first N samples (default: all)", positive),
+        flag("--check", "compare every layer with the integer reference"),
+        Option("--dump", "FOLDER", "write and compare every stored map", Path),
+    )
     samples.add_argument("--frames", type=common.positive, metavar="N",
                          help="with --cycles: frames on several cores "
                          "(default: 20)")  # fmt: skip
@@ -143,48 +144,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="measured cycles of the mesh (10000), or timed run of a model",
     )
-    group.add_argument(
-        "--warmup",
-        type=common.natural,
-        metavar="N",
-        help="cycles before the measurement (default: half of --cycles)",
-    )
-    group.add_argument(
-        "--load-scale",
-        type=above_zero,
-        default=1.0,
-        metavar="F",
-        help="factor on the load (default: 1)",
+    add_options(
+        group,
+        Option(
+            "--warmup",
+            "N",
+            "cycles before the measurement (default: half of --cycles)",
+            common.natural,
+        ),
+        Option("--load-scale", "F", "factor on the load (default: 1)", above_zero, 1.0),
     )
     add_units(group)
-    group.add_argument(
-        "--ticks",
-        type=common.positive,
-        metavar="N",
-        help="ticks to run with the cores (default: 100)",
-    )
-    group.add_argument(
-        "--depth",
-        type=common.positive,
-        default=4,
-        metavar="D",
-        help="flits per router input buffer (default: 4)",
-    )
-    group.add_argument(
-        "--no-saturation", action="store_true", help="do not search for the saturation load"
+    add_options(
+        group,
+        Option("--ticks", "N", "ticks to run with the cores (default: 100)", positive),
+        Option("--depth", "D", "flits per router input buffer (default: 4)", positive, 4),
+        flag("--no-saturation", "do not search for the saturation load"),
     )
     group = parser.add_argument_group("spikes of a mapping")
-    group.add_argument(
-        "--spikes",
-        type=Path,
-        metavar="IN",
-        help="run the network with input spikes (.npz, SONATA .h5)",
-    )
-    group.add_argument(
-        "--save",
-        type=Path,
-        metavar="OUT",
-        help="output spikes, npz or .h5 (default: DIR/spikes.npz)",
+    add_options(
+        group,
+        Option("--spikes", "IN", "run the network with input spikes (.npz, SONATA .h5)", Path),
+        Option("--save", "OUT", "output spikes, npz or .h5 (default: DIR/spikes.npz)", Path),
     )
     add_neurons(group, lambda name: "")
     for name in WIDTHS:
@@ -195,16 +176,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_units(group: argparse._ArgumentGroup) -> None:
     """Add the options that convert the traffic of a mapping to flits."""
-    group.add_argument(
-        "--tick-cycles",
-        type=above_zero,
-        metavar="C",
-        help="mesh cycles per unit of time (default: for load 0.5)",
-    )
-    group.add_argument(
-        "--packets",
-        choices=("synapse", "core"),
-        help="flit per spike and synapse or core (default: from chip)",
+    add_options(
+        group,
+        Option(
+            "--tick-cycles", "C", "mesh cycles per unit of time (default: for load 0.5)", above_zero
+        ),
+        choice(
+            "--packets", "synapse core", "flit per spike and synapse or core (default: from chip)"
+        ),
     )
 
 
