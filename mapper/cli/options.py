@@ -58,7 +58,7 @@ def add_options(group: argparse._ActionsContainer, *options: Option) -> None:
             group.add_argument(*name.split(), action="store_true", help=text)
         else:
             group.add_argument(
-                *name.split(), metavar=metavar, help=text, type=kind, default=default,
+                *name.split(), metavar=metavar, help=text, type=kind or str, default=default,
                 choices=choices,
             )  # fmt: skip
 

@@ -24,65 +24,45 @@ from mapper.exports.base import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_TABLES = "mapper.exports.neuron_tables"
 EXPORTS: dict[str, MappingExporter] = {
     exporter.name: exporter
     for exporter in (
         MappingExporter(
-            "csv",
-            "table with a row neuron,core,x,y per neuron",
-            (".csv",),
-            "mapper.exports.table",
+            "csv", "table with a row neuron,core,x,y per neuron", (".csv",), f"{_TABLES}:save_csv"
         ),
         MappingExporter(
-            "parquet",
-            "the same table as Parquet (needs pyarrow)",
-            (".parquet", ".pq"),
-            "mapper.exports.parquet",
+            "parquet", "the same table as Parquet (needs pyarrow)", (".parquet", ".pq"),
+            f"{_TABLES}:save_parquet",
         ),
         MappingExporter(
-            "tables",
-            "memory contents of the hardware's cores, as JSON",
-            (".tables.json",),
-            "mapper.exports.hardware",
-            (*NEURON_OPTIONS, *CORE_OPTIONS),
+            "tables", "memory contents of the hardware's cores, as JSON", (".tables.json",),
+            "mapper.exports.hardware:save", (*NEURON_OPTIONS, *CORE_OPTIONS),
         ),
         MappingExporter(
-            "json",
-            "cores with their coordinates and neurons",
-            (".json",),
-            "mapper.exports.cores",
-        ),
-        MappingExporter("npz", "NumPy arrays core, x, y", (".npz",), "mapper.exports.arrays"),
-        MappingExporter(
-            "metis",
-            "METIS graph, and its partition in NAME.part.K",
-            (".graph", ".mgraph", ".metis"),
-            "mapper.exports.partition",
+            "json", "cores with their coordinates and neurons", (".json",), f"{_TABLES}:save_cores"
         ),
         MappingExporter(
-            "sanafe",
-            "network and mapping for SANA-FE, and its chip in NAME.arch.yaml",
-            (".yaml", ".yml"),
-            "mapper.exports.sanafe",
-            (*NEURON_OPTIONS, *WIDTHS),
+            "npz", "NumPy arrays core, x, y", (".npz",), f"{_TABLES}:save_arrays"
         ),
         MappingExporter(
-            "nir",
-            "NIR graph: the mapped one, or one node per core (needs nir)",
-            (".nir",),
-            "mapper.exports.nir_graph",
-            ("threshold", "graph", "magnitudes"),
+            "metis", "METIS graph, and its partition in NAME.part.K",
+            (".graph", ".mgraph", ".metis"), f"{_TABLES}:save_partition",
         ),
         MappingExporter(
-            "noxim",
-            "traffic table of the simulator Noxim",
-            (".noxim",),
-            "mapper.exports.noxim",
-            ("load_scale", "tick_cycles", "packets"),
-            relays=True,
+            "sanafe", "network and mapping for SANA-FE, and its chip in NAME.arch.yaml",
+            (".yaml", ".yml"), "mapper.exports.sanafe:save", (*NEURON_OPTIONS, *WIDTHS),
+        ),
+        MappingExporter(
+            "nir", "NIR graph: the mapped one, or one node per core (needs nir)", (".nir",),
+            "mapper.exports.nir_graph:save", ("threshold", "graph", "magnitudes"),
+        ),
+        MappingExporter(
+            "noxim", "traffic table of the simulator Noxim", (".noxim",),
+            "mapper.exports.noxim:save", ("load_scale", "tick_cycles", "packets"), relays=True,
         ),
     )
-}
+}  # fmt: skip
 """Formats by name; the first one with a matching extension is used."""
 
 

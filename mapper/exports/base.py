@@ -35,7 +35,8 @@ class MappingExporter:
     """A format of exported mappings.
 
     extensions : of file names, in lower case
-    module : name of the module with ``save(run, destination, options)``; see `export_mapping`
+    saver : module and function(run, destination, options), as "package.module:function"; see
+        `export_mapping`
     options : names of its options
     relays : whether it can represent relays of split neurons
     """
@@ -43,13 +44,14 @@ class MappingExporter:
     name: str
     about: str
     extensions: tuple[str, ...]
-    module: str
+    saver: str
     options: tuple[str, ...] = ()
     relays: bool = False
 
     def save(self, run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
         """Write the file; it appears under its name only when it is complete."""
-        save: Any = import_module(self.module).save
+        module, _, name = self.saver.partition(":")
+        save: Any = getattr(import_module(module), name)
         facts: dict[str, Any] = save(run, destination, options)
         return facts
 

@@ -1,6 +1,6 @@
 """Mappings as NIR graphs (Pedersen et al., Nature Communications 15, 2024). Needs nir.
 
-If the source graph of the network is given, `nir_cores` adds the cores to it. Otherwise a flat
+If the source graph of the network is given, the cores are added to it. Otherwise a flat
 graph is built: between ``input_5`` and ``output_5`` a node ``core_5`` for the neurons of core 5,
 and a node ``weights_3_to_5`` of type Linear for the synapses from core 3 to core 5, of shape
 (neurons of 5, neurons of 3). The metadata of a core's node has `core`, `x`, `y` and `neurons`, the
@@ -18,6 +18,7 @@ are not represented.
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,16 +27,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.errors import MapperError, UsageError
-from mapper.exports import nir_cores
 from mapper.exports.base import MappedRun
 from mapper.exports.nir_groups import Groups
 from mapper.exports.synaptic import synaptic_weights
 from storage.extras import require
-from storage.files import write_file
+from storage.files import PartialFile, write_file
+from storage.formats.hdf5 import file as hdf5
+from storage.formats.hdf5.nirfile import Population, read_populations
 from storage.formats.losses import Loss
-from storage.store.network import NetworkFile
+from storage.store.network import POPULATION, NetworkFile
 from storage.store.neurons import read_neurons
 
+COPIED_BYTES = 1 << 22
+"""Bytes copied at a time."""
 MAX_WEIGHTS = 1 << 25
 """Limit of numbers in all matrices of a graph, 256 MiB."""
 
@@ -51,7 +55,7 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
             raise UsageError("--graph has its own thresholds; leave out --threshold")
         if "magnitudes" in options:
             raise UsageError("--graph has its own weights; leave out --magnitudes")
-        return nir_cores.save(run, destination, options["graph"])
+        return _add_cores(run, destination, options["graph"])
     nir = require("nir", "nir", destination, "NIR graphs")
     modelled = "threshold" not in options and run.network.meta.synaptic is not None
     neurons = read_neurons(run.network) if modelled else None
@@ -133,3 +137,62 @@ def _matrices(
         matrix = np.zeros((count[t], count[s]))
         matrix[groups.local[target[at]], groups.local[source[at]]] = weight[at]
         yield s, t, matrix
+
+
+def _add_cores(run: MappedRun, destination: Path, graph: Path) -> dict[str, Any]:
+    """Write a copy of the file `graph` with the core of every neuron. Needs h5py.
+
+    The graph is copied unchanged, with its convolutions, signs, parameters and metadata. The
+    metadata of each population gets `core`, the core ids of its neurons, int32 in the shape of the
+    population; the metadata of the graph gets `chip`, `width` and `height`.
+
+    Raises `MapperError` if its populations differ from the network's.
+    """
+    populations = read_populations(graph)
+    _check(run, graph, populations)
+    with PartialFile(destination) as file:
+        with graph.open("rb") as source:
+            while piece := source.read(COPIED_BYTES):
+                file.write(piece)
+        file.flush()
+        with hdf5.created(file, "nir", "r+") as (copy, _):
+            first = 0
+            for each in populations:
+                size = math.prod(each.shape)
+                core = run.core[first : first + size].reshape(each.shape)
+                _put(copy[each.group], "core", core)
+                first += size
+            about = {"chip": run.chip.name, "width": run.chip.width, "height": run.chip.height}
+            for name, value in about.items():
+                _put(copy["node"], name, value)
+        file.commit()
+    return {"neurons": run.core.size, "populations": len(populations)}
+
+
+def _check(run: MappedRun, graph: Path, populations: list[Population]) -> None:
+    network = run.network
+    found = {each.name: math.prod(each.shape) for each in populations}
+    expected: dict[str, int] = {}
+    if POPULATION in network.meta.attributes:
+        attribute = network.attribute(POPULATION)
+        labels = attribute.labels or []
+        counts = np.bincount(attribute.stored, minlength=len(labels)).tolist()
+        expected = dict(zip(labels, counts, strict=True))
+    if list(found.items()) != list(expected.items()):
+        raise MapperError(
+            f"{graph}: is not the source graph of {network.path}: their populations differ "
+            f"({_listed(found)}; the network has {_listed(expected)})"
+        )
+
+
+def _listed(sizes: dict[str, int], most: int = 5) -> str:
+    shown = [f"{name!r} {size}" for name, size in list(sizes.items())[:most]]
+    return ", ".join(shown + ["..."] * (len(sizes) > most)) or "none"
+
+
+def _put(node: Any, name: str, value: Any) -> None:
+    """Set an entry of the metadata of a node, an HDF5 group."""
+    metadata = node.require_group("metadata")
+    if name in metadata:
+        del metadata[name]
+    metadata[name] = value
