@@ -63,7 +63,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from mapper.cli import compile_tables
-    from mapper.cli.explaining import explain_tables
     from mapper.compiler.artifacts.manifest import Target
     from mapper.compiler.calibration import compare_settings
     from mapper.compiler.explain import explain, explain_json
@@ -88,10 +87,12 @@ def run(options: argparse.Namespace) -> int:
             model = _open(options, form)
         rows = explain(model, settings) if options.explain or options.explain_only else []
         if options.explain_only:
-            terminal.emit(options, explain_json(rows), explain_tables(rows, str(options.model)))
+            terminal.emit(
+                options, explain_json(rows), compile_tables.explain_tables(rows, str(options.model))
+            )
             return 0
         if rows and not options.json:
-            terminal.emit(options, {}, explain_tables(rows, str(options.model)))
+            terminal.emit(options, {}, compile_tables.explain_tables(rows, str(options.model)))
         with stage("read"):
             samples, test = _samples(options, model, settings, form)
         if options.compare and samples is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mapper.cli import options as common
 from mapper.cli import terminal
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.table import Table
 
+    from mapper.compiler.artifacts.judge.beside import Judgement
+    from mapper.compiler.artifacts.judge.folders import Judged
     from mapper.compiler.artifacts.manifest import CompiledFolder
     from mapper.compiler.artifacts.simulate import Clipped, Compared, Maps
     from storage.samples import Samples
@@ -68,16 +70,69 @@ def run_compiled(options: argparse.Namespace) -> int:
         return _run_samples(options, folder, samples)
 
 
+class _Simulated(NamedTuple):
+    """Results of samples.
+
+    classes : of each sample, shape (frames,)
+    compared : elements and differences of each layer; empty without --check and --dump
+    first : the first samples, for runs cycle by cycle or in Amaranth; None without them
+    """
+
+    frames: int
+    sha256: str
+    classes: NDArray[np.int64]
+    clipped: list[Clipped]
+    compared: list[Compared]
+    judged: Judged | None
+    first: NDArray[np.float32] | None
+
+
 def _run_samples(options: argparse.Namespace, folder: CompiledFolder, samples: Samples) -> int:
     """Run open samples, after compiling the kernels."""
+    from mapper.compiler.artifacts.judge.folders import require_right
+    from mapper.compiler.artifacts.report import add_simulation
+    from mapper.results.output_folder import writing_into
+
+    _compile_kernels(options, folder)
+    found = _simulate(options, folder, samples)
+    result: dict[str, Any] = {"frames": found.frames, "sha256": found.sha256}
+    if found.clipped:
+        result["clipped"] = sum(one.values for one in found.clipped)
+        _say_clipped(options, result["clipped"], found.clipped[0])
+    if found.first is not None and options.cycles:
+        result["cycle_run"] = _cycles(options, folder, found.first)
+    if found.first is not None and options.hardware:
+        result["hardware"] = _hardware(options, folder, found.first)
+    if samples.labels is not None:
+        result["accuracy"] = float((found.classes == samples.labels).mean())
+    judgement = None if found.judged is None else found.judged.judgement()
+    if judgement is not None:
+        result["judge"] = judgement.to_json()
+    if options.check or options.dump:
+        result["elements"] = sum(one.elements for one in found.compared)
+        result["differences"] = sum(one.differences for one in found.compared)
+    with writing_into(options.path):
+        add_simulation(options.path, result)
+    if judgement is not None and judgement.why:
+        terminal.say(options, f"note: not compared with ONNX Runtime: {judgement.why}")
+    tables = _tables(options, folder, result, found.compared, judgement)
+    terminal.emit(options, result, tables, _summary(options, folder, result))
+    if result.get("differences"):
+        terminal.complain(f"{result['differences']:,} elements differ from the integer reference")
+        return BAD_INPUT
+    if judgement is not None:
+        require_right(judgement, options.path)
+    return 0
+
+
+def _simulate(options: argparse.Namespace, folder: CompiledFolder, samples: Samples) -> _Simulated:
+    """Run the samples, compare their maps with --check, and write them with --dump."""
     import numpy as np
 
-    from mapper.cli import compile_tables
-    from mapper.cli.cycling import cycle_tables
     from mapper.compiler.artifacts.chip_cycles import CHECKED
     from mapper.compiler.artifacts.dump import Dump
-    from mapper.compiler.artifacts.judge.folders import Judged, require_right
-    from mapper.compiler.artifacts.report import add_simulation, read_report
+    from mapper.compiler.artifacts.judge.folders import Judged
+    from mapper.compiler.artifacts.report import read_report
     from mapper.compiler.artifacts.simulate import (
         FRAMES_AT_ONCE,
         Compared,
@@ -87,15 +142,12 @@ def _run_samples(options: argparse.Namespace, folder: CompiledFolder, samples: S
         simulate,
     )
     from mapper.compiler.quantisation.score import require_classes
-    from mapper.results.output_folder import output_folder, writing_into
-    from mapper.results.tables import columns, facts
+    from mapper.results.output_folder import output_folder
 
-    _compile_kernels(options, folder)
     parts: list[list[Compared]] = []
     classes: list[NDArray[np.int64]] = []
     clipped: list[Clipped | None] = []
-    digest = Digest(folder)
-    machine = Machine(folder)
+    digest, machine = Digest(folder), Machine(folder)
     judged = Judged(machine, folder.model, read_report(options.path)) if options.check else None
     at_once = FRAMES_AT_ONCE if judged is None else JUDGED_AT_ONCE
     with (
@@ -117,8 +169,8 @@ def _run_samples(options: argparse.Namespace, folder: CompiledFolder, samples: S
             if labels is not None:
                 require_classes(labels, next(iter(found.values.values()))[0].size)
             progress(sum(map(len, classes)) / frames)
-        checks = options.cycles or options.hardware
-        first = samples.read(0, min(CHECKED, frames)) if checks else None
+        again = options.cycles or options.hardware
+        first = samples.read(0, min(CHECKED, frames)) if again else None
         compared = [
             Compared(
                 rows[0].name,
@@ -129,49 +181,37 @@ def _run_samples(options: argparse.Namespace, folder: CompiledFolder, samples: S
         ]
         if dump is not None:
             dump.finish(compared)
-    timed = None if first is None or not options.cycles else _cycles(options, folder, first)
-    on_chip = None if first is None or not options.hardware else _hardware(options, folder, first)
-    result: dict[str, Any] = {"frames": frames, "sha256": digest.text}
-    if counted := [one for one in clipped if one is not None]:
-        result["clipped"] = sum(one.values for one in counted)
-        _say_clipped(options, result["clipped"], counted[0])
-    if timed is not None:
-        result["cycle_run"] = timed
-    if on_chip is not None:
-        result["hardware"] = on_chip
-    if labels is not None:
-        result["accuracy"] = float((np.concatenate(classes) == labels).mean())
-    judgement = None if judged is None else judged.judgement()
-    if judgement is not None:
-        result["judge"] = judgement.to_json()
-    if options.check or options.dump:
-        result["elements"] = sum(elements for _, elements, _ in compared)
-        result["differences"] = sum(differences for _, _, differences in compared)
-    with writing_into(options.path):
-        add_simulation(options.path, result)
+    counted = [one for one in clipped if one is not None]
+    return _Simulated(
+        frames, digest.text, np.concatenate(classes), counted, compared, judged, first
+    )
+
+
+def _tables(
+    options: argparse.Namespace, folder: CompiledFolder, result: dict[str, Any],
+    compared: list[Compared], judgement: Judgement | None,
+) -> list[Table]:  # fmt: skip
+    """Return the tables of a run on samples."""
+    from mapper.cli import compile_tables
+    from mapper.cli.cycling import cycle_tables
+    from mapper.results.tables import columns, facts
+
     rows: dict[str, Any] = {"samples": result["frames"]}
     if "accuracy" in result:
         rows["accuracy"] = f"{100 * result['accuracy']:.2f} %"
-    rows["SHA-256 of results"] = digest.text
-    shown = [facts(f"{folder.manifest['model']['name']} on {options.path}", rows)]
-    if options.check or options.dump:
+    rows["SHA-256 of results"] = result["sha256"]
+    tables = [facts(f"{folder.manifest['model']['name']} on {options.path}", rows)]
+    if "elements" in result:
         heads = ("layer", "elements", "differences")
-        shown.append(columns("compared with the reference", heads, compared))
+        tables.append(columns("compared with the reference", heads, compared))
     if judgement is not None:
-        shown.append(compile_tables.judge_table(judgement))
-        if judgement.why:
-            terminal.say(options, f"note: not compared with ONNX Runtime: {judgement.why}")
-    if timed is not None:
-        shown += cycle_tables(result["cycle_run"], str(options.path))
-    if on_chip is not None:
-        shown.append(facts("Amaranth simulation, equal to the simulators", on_chip))
-    terminal.emit(options, result, shown, _summary(options, folder, result))
-    if result.get("differences"):
-        terminal.complain(f"{result['differences']:,} elements differ from the integer reference")
-        return BAD_INPUT
-    if judgement is not None:
-        require_right(judgement, options.path)
-    return 0
+        tables.append(compile_tables.judge_table(judgement))
+    if "cycle_run" in result:
+        tables += cycle_tables(result["cycle_run"], str(options.path))
+    if "hardware" in result:
+        title = "Amaranth simulation, equal to the simulators"
+        tables.append(facts(title, result["hardware"]))
+    return tables
 
 
 def _summary(options: argparse.Namespace, folder: CompiledFolder, result: dict[str, Any]) -> Table:

@@ -11,7 +11,7 @@ from mapper.cli import terminal
 from mapper.cli.formats import for_formats, list_formats
 from mapper.cli.hw import CORE_OPTIONS
 from mapper.cli.neurons import add_neurons
-from mapper.cli.numbers import above_zero
+from mapper.cli.options import above_zero
 from mapper.cli.simulate import add_units
 from mapper.exports import EXPORTS as MAPPINGS
 from storage.address import path_of

@@ -42,25 +42,37 @@ def run(options: argparse.Namespace) -> int:
         found = read_folder(options.path, lambda: _folder(options))
         terminal.emit(options, *found)
         return 0
-    from mapper.compiler.artifacts.contents import is_program, is_records
-    from mapper.results.tables import columns, facts, size
+    from mapper.compiler.artifacts.contents import (
+        is_program,
+        is_records,
+        program_contents,
+        record_contents,
+    )
     from storage.formats import recognise
-    from storage.store.network import POPULATION, NetworkFile, is_network_name
-    from storage.store.traffic import describe, describe_weights, traffic_of
+    from storage.store.network import is_network_name
 
     local = options.path.is_file() and not isinstance(
         options.path, RemotePath
     )  # object stores hold only networks
     if local and is_program(options.path):
-        return _program(options)
+        return _file(options, program_contents(options.path), "kinds", "instructions", "kind")
     if local and is_records(options.path):
-        return _records(options)
+        return _file(options, record_contents(options.path), "ops", "records", "op")
     if not is_network_name(options.path):
         importer = recognise(options.path)
         raise MapperError(
             f"{options.path}: is a file of the format {importer.name}, not a network file; "
             f"mapper import {options.path} net.bin, then mapper info net.bin"
         )
+    return _network(options)
+
+
+def _network(options: argparse.Namespace) -> int:
+    """Print the contents of a network file."""
+    from mapper.results.tables import columns, facts, size
+    from storage.store.network import POPULATION, NetworkFile
+    from storage.store.traffic import describe, describe_weights, traffic_of
+
     populations: dict[str, int] = {}
     with NetworkFile(options.path) as network:
         meta, stored = network.meta, network.stored_bytes()
@@ -145,39 +157,19 @@ def _compiled(options: argparse.Namespace) -> int:
     return 0
 
 
-def _program(options: argparse.Namespace) -> int:
-    """Print the contents of the program of a core."""
-    from mapper.compiler.artifacts.contents import program_contents
+def _file(
+    options: argparse.Namespace, found: dict[str, Any], counts: str, title: str, head: str
+) -> int:
+    """Print the contents of a program or of macro records; counts : name of its table."""
     from mapper.results.tables import columns, facts
 
-    found = program_contents(options.path)
     rows = {
         name.replace("_", " "): value
         for name, value in found.items()
-        if name not in ("path", "kinds")
+        if name not in ("path", counts)
     }
-    kinds = list(found["kinds"].items())
-    tables = [
-        facts(str(options.path), rows), columns("instructions", ("kind", "number"), kinds)
-    ]  # fmt: skip
-    terminal.emit(options, found, tables)
-    return 0
-
-
-def _records(options: argparse.Namespace) -> int:
-    """Print the contents of a file of macro records."""
-    from mapper.compiler.artifacts.contents import record_contents
-    from mapper.results.tables import columns, facts
-
-    found = record_contents(options.path)
-    rows = {
-        name.replace("_", " "): value
-        for name, value in found.items()
-        if name not in ("path", "ops")
-    }
-    ops = list(found["ops"].items())
-    tables = [facts(str(options.path), rows), columns("records", ("op", "number"), ops)]
-    terminal.emit(options, found, tables)
+    table = columns(title, (head, "number"), list(found[counts].items()))
+    terminal.emit(options, found, [facts(str(options.path), rows), table])
     return 0
 
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 
 from mapper.cli import options as common
-from mapper.cli.numbers import above_zero, number
+from mapper.cli.options import above_zero, number
 
 
 def add_neurons(group: argparse._ArgumentGroup, takers: Callable[[str], str]) -> None:

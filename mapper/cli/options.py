@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -100,9 +101,30 @@ def seconds(text: str) -> float:
     """Parse a time above 0, in seconds."""
     with suppress(ValueError):
         value = float(text)
-        if 0 < value < float("inf"):
+        if 0 < value < math.inf:
             return value
     raise argparse.ArgumentTypeError(f"{shown(text)} is not a number of seconds above 0")
+
+
+def above_zero(text: str) -> float:
+    """Parse a finite number above 0."""
+    with suppress(ValueError):
+        value = float(text)
+        if 0 < value < math.inf:
+            return value
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+
+
+def number(text: str) -> int | float:
+    """Parse a finite number; a whole number becomes an int."""
+    try:
+        value = float(text)
+        whole = int(text) if text.strip().lstrip("+-").isdecimal() else None
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return value if whole is None else whole
 
 
 def add_chip(parser: argparse.ArgumentParser) -> None:

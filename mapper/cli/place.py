@@ -5,11 +5,20 @@ from __future__ import annotations
 import argparse
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
 from mapper.cli import terminal, tuning
 from mapper.errors import INTERRUPTED
-from mapper.settings import EFFORTS
+from mapper.settings import EFFORTS, Settings
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from chipsim.chip.model import Chip
+    from mapper.monitoring.monitor import Monitor
+    from storage.store.network import NetworkFile
 
 FREQUENT = (
     "chip", "neurons_per_core", "synapses_per_core", "output", "preset", "placement", "time_limit",
@@ -61,21 +70,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from chipsim.traffic.metrics import summarise
-    from mapper.errors import DoesNotFitError, UsageError
+    from mapper.errors import UsageError
     from mapper.monitoring.monitor import Monitor
-    from mapper.monitoring.stopping import GRACE, Stop, StoppedError
-    from mapper.monitoring.threads import ThreadTeam
-    from mapper.partitioning.bisection import whole
-    from mapper.pipeline import place_groups
-    from mapper.results.mapping_file import save_csv, save_mapping
+    from mapper.monitoring.stopping import GRACE, Stop
     from mapper.results.output import network_facts
     from mapper.results.summary import Row, mapping_rows, summary
     from mapper.results.tables import quality
-    from mapper.scoring.measure import measure_network
 
     if options.output is not None and options.output.suffix not in (".npz", ".csv"):
         raise UsageError(f"{options.output}: the name must end in .npz or .csv")
@@ -91,41 +91,10 @@ def run(options: argparse.Namespace) -> int:
         stop.holding() as held,
     ):
         network = held.enter_context(common.open_network(options, options.groups))
-        groups = whole(network, settings.threads)
-        largest = int(groups.sizes.argmax())
-        if groups.sizes[largest] > chip.neurons:
-            raise DoesNotFitError(
-                f"group {largest} has size {groups.sizes[largest]}, but a core holds "
-                f"{chip.neurons}; set --neurons-per-core"
-            )
-        common.compile_kernels(options, f"place/{options.preset}")
-
-        def on_better(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
-            core = (y * chip.width + x).astype(np.int32)
-            stop.keep(lambda _: core)
-
-        def placed() -> None:
-            on_better(
-                *place_groups(
-                    groups, chip, settings, monitor, options.time_limit, on_better=on_better
-                )
-            )
-
-        with suppress(KeyboardInterrupt):
-            stop.run(placed)
-        monitor.finishing = True
-        if stop.kept is None:
-            raise StoppedError
-        core = stop.kept(ThreadTeam(1))
-        threads = settings.threads
-        traffic = stop.run(lambda: measure_network(network, chip, core, threads), patient=True)
-        metrics = summarise(chip, traffic)
+        core, metrics = _place(options, network, chip, settings, monitor)
         about = network_facts(network, options.groups)
         if options.output is not None:
-            if options.output.suffix == ".npz":
-                save_mapping(options.output, core, chip)
-            else:
-                save_csv(options.output, core)
+            _save(options.output, core, chip)
     result = {
         "network": about,
         "chip": chip.to_json(),
@@ -144,3 +113,59 @@ def run(options: argparse.Namespace) -> int:
         terminal.complain("interrupted: this is the best placement found so far")
         return INTERRUPTED
     return 0
+
+
+def _place(
+    options: argparse.Namespace, network: NetworkFile, chip: Chip, settings: Settings,
+    monitor: Monitor,
+) -> tuple[NDArray[np.int32], dict[str, Any]]:  # fmt: skip
+    """Return the core of every group, and the metrics; the best so far after Ctrl-C.
+
+    Raises `DoesNotFitError` for a group larger than a core.
+    """
+    import numpy as np
+
+    from chipsim.traffic.metrics import summarise
+    from mapper.errors import DoesNotFitError
+    from mapper.monitoring.stopping import StoppedError
+    from mapper.monitoring.threads import ThreadTeam
+    from mapper.partitioning.bisection import whole
+    from mapper.pipeline import place_groups
+    from mapper.scoring.measure import measure_network
+
+    groups, stop, threads = whole(network, settings.threads), monitor.stop, settings.threads
+    largest = int(groups.sizes.argmax())
+    if groups.sizes[largest] > chip.neurons:
+        raise DoesNotFitError(
+            f"group {largest} has size {groups.sizes[largest]}, but a core holds "
+            f"{chip.neurons}; set --neurons-per-core"
+        )
+    common.compile_kernels(options, f"place/{options.preset}")
+
+    def on_better(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
+        core = (y * chip.width + x).astype(np.int32)
+        stop.keep(lambda _: core)
+
+    def placed() -> None:
+        on_better(
+            *place_groups(groups, chip, settings, monitor, options.time_limit, on_better=on_better)
+        )
+
+    with suppress(KeyboardInterrupt):
+        stop.run(placed)
+    monitor.finishing = True
+    if stop.kept is None:
+        raise StoppedError
+    core = stop.kept(ThreadTeam(1))
+    traffic = stop.run(lambda: measure_network(network, chip, core, threads), patient=True)
+    return core, summarise(chip, traffic)
+
+
+def _save(output: Path, core: NDArray[np.int32], chip: Chip) -> None:
+    """Write the placement, as npz or csv."""
+    from mapper.results.mapping_file import save_csv, save_mapping
+
+    if output.suffix == ".npz":
+        save_mapping(output, core, chip)
+    else:
+        save_csv(output, core)

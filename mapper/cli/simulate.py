@@ -11,8 +11,7 @@ from mapper.cli import options as common
 from mapper.cli import terminal
 from mapper.cli.hw import CORE_OPTIONS
 from mapper.cli.neurons import add_neurons
-from mapper.cli.numbers import above_zero
-from mapper.cli.options import Option, add_options, choice, flag, positive
+from mapper.cli.options import Option, above_zero, add_options, choice, flag, positive
 from mapper.cli.parser import HELP_ALL, Topic
 from mapper.errors import UsageError
 from mapper.exports.base import NEURON_OPTIONS, WIDTHS
