@@ -11,12 +11,13 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from numpy.typing import ArrayLike
 
-from mapper.errors import UsageError, as_mapper_errors
+from mapper.errors import UsageError, as_mapper_errors, shown
 from mapper.monitoring.callbacks import ignore
 
 if TYPE_CHECKING:
@@ -28,6 +29,21 @@ if TYPE_CHECKING:
     from mapper.settings import Settings
 
 Progress: TypeAlias = Callable[[str, float], None]
+
+_PATH = (str, os.PathLike)
+_WANTED: dict[str, tuple[tuple[type, ...], str]] = {
+    "preset": ((str,), "the name of a preset"),
+    "objective": ((str,), '"unicast", "cut" or "multicast"'),
+    "seed": ((Integral,), "a whole number"),
+    "threads": ((Integral,), "a whole number of 1 or more, or None for all cores"),
+    "memory": ((str, Real), 'bytes, or a text such as "1GiB"'),
+    "constraints": (_PATH, "the path of a TOML file"),
+    "split_neurons": ((bool,), "True or False"),
+    "neurons": ((Integral,), "a whole number"),
+    "columns": ((Mapping,), 'names by role, as in {"source": "pre"}'),
+    "workdir": (_PATH, "the path of a folder"),
+    "shared": (_PATH, "the path of a folder"),
+}
 
 
 def map_network(
@@ -111,11 +127,10 @@ def map_network(
             Base of both, for all other invalid input. A message is one line.
     """
     from mapper.distributed.start import ask_workers
-    from mapper.inputs.arguments import check_arguments
     from mapper.limits.constraints import ConstraintFile
     from mapper.session import MapRequest
 
-    check_arguments(
+    _check_arguments(
         preset=preset, objective=objective, seed=seed, threads=threads, memory=memory,
         constraints=constraints, split_neurons=split_neurons, neurons=neurons,
         columns=columns, progress=progress, workdir=workdir, shared=shared,
@@ -134,6 +149,27 @@ def map_network(
         return _map(
             MapRequest(source, cores, settings, file, split_neurons, (), asked), workdir, progress
         )
+
+
+def _check_arguments(**given: Any) -> None:
+    """Raise `UsageError` for an argument of a wrong type.
+
+    given : arguments by name: the names in `_WANTED`, where None stands for an omitted argument,
+        and `progress`, a callable
+    """
+    for name, value in given.items():
+        if name == "progress":
+            if value is not None and not callable(value):
+                raise UsageError(
+                    f"progress is {shown(value)}; give a function (stage, fraction) -> None"
+                )
+            continue
+        kinds, words = _WANTED[name]
+        wrong = not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)
+        if wrong and (value is not None or name == "seed"):
+            raise UsageError(f"{name} is {shown(value)}; give {words}")
+    if given.get("threads") is not None and given["threads"] < 1:
+        raise UsageError(f"threads is {given['threads']}; give {_WANTED['threads'][1]}")
 
 
 def _settings(

@@ -66,10 +66,11 @@ def table(
     return Table(caption, heads, made, hidden)
 
 
-def series_of(labels: Sequence[str]) -> list[Series | None]:
-    """Return the series of each mapping; None for a single mapping."""
-    several = len(labels) > 1
-    return [Series(index, label) if several else None for index, label in enumerate(labels)]
+def lookup(entry: Any, name: str) -> float | None:
+    """Return the number of an entry of a report at a dotted name; None for anything else."""
+    for step in name.split("."):
+        entry = entry.get(step) if isinstance(entry, dict) else None
+    return entry if isinstance(entry, int | float) and not isinstance(entry, bool) else None
 
 
 def number(value: float) -> str:

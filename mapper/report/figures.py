@@ -10,8 +10,24 @@ import shlex
 from typing import Any, NamedTuple
 
 from chipsim.chip.limits import LIMITS
-from mapper.report.cells import Cell, Fact, Head, Series, Table, percent, series_of, table
-from mapper.report.view import View
+from mapper.report.cells import Cell, Fact, Head, Series, Table, lookup, percent, table
+from mapper.report.metrics import (
+    CAST,
+    CORES,
+    ENERGY,
+    KEY,
+    MACHINE,
+    MANY,
+    MEANING,
+    METRICS,
+    SAMPLED,
+    SHARES,
+    SOME,
+    TICK,
+    TRAFFIC,
+    WAY,
+)
+from mapper.report.view import View, by_series, heads_of
 from mapper.results.activity import (
     Traffic,
     are_spikes,
@@ -23,158 +39,6 @@ from mapper.results.activity import (
     unicast_line,
 )
 from mapper.settings import PRESETS, SETTINGS
-
-CAST, MANY, TICK, MACHINE, WAY = "core.", "multicast.", "tick_", "machine.", "noc_latency."
-ENERGY = "energy_parts."
-METRICS: dict[str, tuple[str, str]] = {
-    "hops_mean": ("Hops, mean", "links crossed by traffic, averaged over all traffic"),
-    "hops_max": ("Hops, max", "links between the two farthest communicating cores"),
-    "hops_total": ("Hops", "traffic times hops, over all synapses"),
-    "cut_fraction": ("Cut fraction", "share of the traffic that leaves its core"),
-    "cut_weight": ("Cut", "traffic between different cores"),
-    "link_load_max": ("Link load, max", "traffic on the busiest link, per unit of time"),
-    "link_load_p99": ("Link load, p99", "one link in a hundred carries more"),
-    "link_load_mean": ("Link load, mean", "over all links of the chip, including idle ones"),
-    "router_load_max": ("Router load, max", "traffic through the busiest router"),
-    "router_load_mean": ("Router load, mean", "over all routers"),
-    "congestion_max": ("Router congestion, max", "the same, averaged over all shortest paths"),
-    "congestion_mean": ("Router congestion, mean", "over all routers and all shortest paths"),
-    "congestion_share": ("Router congestion, sample", "share of the core pairs in the sample"),
-    "congestion_pairs": ("Router congestion, core pairs", "number of core pairs in the sample"),
-    "energy": ("NoC energy", "of traffic between cores, one packet per synapse; cores excluded"),
-    "latency_mean": ("Latency, mean", "of a packet between cores, on an idle mesh"),
-    "latency_max": ("Latency, max", "between the two farthest communicating cores"),
-    "cores_used": ("Cores used", "cores that hold a neuron"),
-    "core_fill_mean": ("Core fill, mean", "neuron size over capacity, of the cores used"),
-    "core_fill_max": ("Core fill, max", "of the fullest core"),
-    ENERGY + "network": ("Network", "routers and links, for the packets of the chip's delivery"),
-    ENERGY + "events": ("Synaptic events", "spikes times the synapses that they reach"),
-    ENERGY + "neurons": ("Neuron updates", "of every neuron in every tick"),
-    ENERGY + "sum": ("Sum", "of the known parts"),
-    "copies": ("Copies of neurons", "of neurons that reach several cores"),
-    "memory_fill_mean": ("Memory fill, mean", "bits for synapses over the memory of a core"),
-    "memory_fill_max": ("Memory fill, max", "of the core with the fullest memory"),
-    MACHINE + "cost_total": ("Cost", "traffic times cost of distance in the machine"),
-    MACHINE + "cost_mean": ("Cost, mean", "averaged over all traffic"),
-    MACHINE + "cost_max": ("Cost, max", "between the two farthest communicating cores"),
-    MACHINE + "crossings_chips": ("Chip crossings", "traffic times chip boundaries crossed"),
-    MACHINE + "crossings_boards": ("Board crossings", "traffic times board boundaries crossed"),
-    MACHINE + "crossing_load_max": ("Busiest crossing", "largest load of such a link / bandwidth"),
-    CAST + "cost_total": ("Core-cast cost", "packets to cores times cost"),
-    CAST + "crossings_chips": ("Core-cast chip crossings", "of packets to cores"),
-    CAST + "crossings_boards": ("Core-cast board crossings", "of packets to cores"),
-    CAST + "crossing_load_max": ("Core-cast, busiest crossing", "load / bandwidth"),
-    MANY + "cost_total": ("Tree cost", "links of the trees times cost"),
-    MANY + "crossings_chips": ("Tree chip crossings", "of multicast trees"),
-    MANY + "crossings_boards": ("Tree board crossings", "of multicast trees"),
-    MANY + "crossing_load_max": ("Trees, busiest crossing", "load / bandwidth"),
-    MACHINE + "cut_tiles": ("Between tiles", "traffic between different tiles"),
-    MACHINE + "cut_chips": ("Between chips", "traffic between different chips"),
-    MACHINE + "cut_boards": ("Between boards", "traffic between different boards"),
-    TICK + "cycles": ("Cycles per tick", "of the slowest core or link, at mean activity"),
-    TICK + "bounds.neurons": ("Neurons", "cycles of neuron updates on the slowest core"),
-    TICK + "bounds.packets_out": ("Packets out", "cycles of sending on the slowest core"),
-    TICK + "bounds.events": (
-        "Synaptic events",
-        "cycles of receiving packets and adding events on the slowest core",
-    ),
-    TICK + "bounds.links": ("Links", "cycles of flits on the busiest link"),
-    WAY + "mean": ("NoC latency, mean", "cycles per packet with queueing, for even traffic"),
-    WAY + "unloaded": ("NoC latency, unloaded", "cycles per packet without queueing"),
-    WAY + "load_max": ("Link utilisation, max", "busy share of the busiest link or port"),
-    CAST + "packets": ("Packets to cores", "other cores that a neuron reaches, times its rate"),
-    CAST + "hops_total": ("Core-cast hops", "links crossed by these packets"),
-    CAST + "link_load_max": ("Core-cast link load, max", "of the busiest link"),
-    CAST + "link_load_p99": ("Core-cast link load, p99", "one link in a hundred carries more"),
-    CAST + "link_load_mean": ("Core-cast link load, mean", "over all links of the chip"),
-    CAST + "router_load_max": ("Core-cast router load, max", "of the busiest router"),
-    CAST + "router_load_mean": ("Core-cast router load, mean", "over all routers"),
-    MANY + "connectivity": ("Connectivity", "other cores that a neuron reaches, times its rate"),
-    MANY + "hops_total": ("Tree hops", "links of the tree of a neuron, times its rate"),
-    MANY + "unicast_hops_total": (
-        "Hops as unicast",
-        "the same rates with one packet per synapse, for comparison",
-    ),
-    MANY + "link_load_max": ("Tree link load, max", "of the busiest link"),
-    MANY + "link_load_p99": ("Tree link load, p99", "one link in a hundred carries more"),
-    MANY + "link_load_mean": ("Tree link load, mean", "over all links of the chip"),
-    MANY + "router_load_max": ("Tree router load, max", "of the busiest router"),
-    MANY + "router_load_mean": ("Tree router load, mean", "over all routers"),
-}
-"""Title and meaning of every metric, by its name in report.json."""
-
-MEMORY = ("memory_fill_mean", "memory_fill_max")  # chips with a memory size only
-SOME = ("copies", *MEMORY)  # some chips only
-SAMPLED = ("congestion_share", "congestion_pairs")  # large chips only
-FILLS = ("core_fill_mean", "core_fill_max")
-SHARES = ("cut_fraction", "congestion_share", *FILLS, WAY + "load_max", *MEMORY)
-CORES = ("cores_used", *FILLS)
-TRAFFIC = "traffic"  # replaced by the unit of traffic, see `_words`
-KEY: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
-    "hops_mean": ("Mean hops", (("hops_max", "max"),)),
-    "cut_fraction": ("Cut", (("cut_weight", TRAFFIC),)),
-    "link_load_max": ("Busiest link", (("link_load_mean", "mean"),)),
-    "router_load_max": ("Busiest router", (("router_load_mean", "mean"),)),
-    "cores_used": ("Cores used", (("core_fill_mean", "mean fill"),)),
-    "energy": ("NoC energy", ()),
-    "latency_mean": ("Latency", (("latency_max", "max"),)),
-    MACHINE + "cost_mean": (
-        "Mean cost",
-        (
-            (MACHINE + "cost_max", "max"),
-            (MACHINE + "crossings_chips", "chip crossings"),
-            (MACHINE + "crossing_load_max", "busiest crossing"),
-        ),
-    ),
-    TICK + "cycles": (
-        "Cycles per tick",
-        (
-            (TICK + "bounds.neurons", "neurons"),
-            (TICK + "bounds.packets_out", "packets out"),
-            (TICK + "bounds.events", "events"),
-            (TICK + "bounds.links", "links"),
-        ),
-    ),
-    WAY + "mean": (
-        "NoC latency",
-        ((WAY + "unloaded", "without queueing"), (WAY + "load_max", "link utilisation")),
-    ),
-    CAST + "hops_total": (
-        "Core-cast hops",
-        ((CAST + "packets", "packets"), (CAST + "link_load_max", "busiest link")),
-    ),
-    MANY + "hops_total": (
-        "Multicast hops",
-        ((MANY + "unicast_hops_total", "as unicast"), (MANY + "link_load_max", "busiest link")),
-    ),
-}
-"""Large figures: their title, and the smaller figures shown with them."""
-MEANING = {
-    "hops_mean": "Links that {a_packet} crosses, averaged over all traffic; traffic "
-    "within a core counts as 0.",
-    "cut_fraction": "The share of the traffic that leaves its core and loads the mesh.",
-    "link_load_max": "{Traffic} per unit of time on the busiest link with XY routing. It limits "
-    "the speed of the mesh.",
-    "router_load_max": "{Traffic} per unit of time through the busiest router with XY routing.",
-    "cores_used": "Cores that hold at least one neuron, and their mean fill.",
-    "energy": "Energy of the network-on-chip, routers and links, per unit of time, for {traffic} "
-    "between cores with one packet per synapse. Cores are not included. "
-    "{energy_unit}.",
-    "latency_mean": "Time of a packet from core to core on an idle mesh, in the unit of the "
-    "chip's constants: ns for chips with Loihi cores.",
-    MACHINE + "cost_mean": "Cost of the distance between two cores by the coordinates of the "
-    "machine, averaged over all traffic. Placement and refinement minimise it.",
-    TICK + "cycles": "Duration of a time step until its last packet has arrived, at mean rates: "
-    "the largest of these bounds, each for the slowest core or link.",
-    WAY + "mean": "Mean cycles of a packet from core to core if the packets of a tick are spread "
-    "evenly over it: one cycle, its hops, and queueing. Not estimated if the busiest link is "
-    "more than 60 % busy; run mapper simulate.",
-    CAST + "hops_total": "Links crossed when a neuron sends a packet to each core that it reaches, "
-    "times the rates of the neurons ({rate}).",
-    MANY + "hops_total": "Links crossed when a neuron sends one packet that branches on its way to "
-    "all cores that it reaches, times the rates of the neurons ({rate}). For comparison: the "
-    "same rates with one packet per synapse.",
-}
 
 
 def _words(traffic: Traffic) -> dict[str, str]:
@@ -191,16 +55,13 @@ def _words(traffic: Traffic) -> dict[str, str]:
 
 def metric(report: dict[str, Any], name: str) -> float | None:
     """Return a metric by its name in `METRICS`, or None if the report lacks it."""
-    part: Any = report["metrics"]
-    for step in name.split("."):
-        part = part.get(step) if isinstance(part, dict) else None
-    return part if isinstance(part, int | float) and not isinstance(part, bool) else None
+    return lookup(report["metrics"], name)
 
 
 def shown(view: View, name: str) -> Cell:
     """Return a metric as a cell."""
     value = metric(view.report, name)
-    if value is None and name == WAY + "mean" and _ways([view]):
+    if value is None and name == WAY + "mean" and _stated(WAY + "unloaded", [view]):
         return Cell(view.report["metrics"]["noc_latency"].get("advice"))
     return Cell(value, percent(value) if name in SHARES and value is not None else None)
 
@@ -222,7 +83,6 @@ class Card(NamedTuple):
 def key_figures(views: list[View]) -> list[Card]:
     """Return the cards of the key figures."""
     words = _words(traffic_in(views[0].report))
-    names = series_of([view.label for view in views])
     cards = []
     first = {"core": CAST, "tree": MANY}.get(views[0].chip.delivery, "") + "hops_"
     for name, (title, more) in sorted(KEY.items(), key=lambda one: not one[0].startswith(first)):
@@ -230,7 +90,7 @@ def key_figures(views: list[View]) -> list[Card]:
             continue  # machines only, chips with timing only, or newer than the report
         figures = [
             Figure(series, shown(view, name), _beside(view, name, more))
-            for series, view in zip(names, views, strict=True)
+            for series, view in by_series(views)
         ]
         change = _change(name, views) if len(views) == 2 else None
         cards.append(Card(name, title, figures, change, MEANING[name].format_map(words)))
@@ -242,25 +102,10 @@ def _stated(name: str, views: list[View]) -> bool:
     return any(metric(view.report, name) is not None for view in views)
 
 
-def _timed(views: list[View]) -> bool:
-    """Return whether any of the chips has timing."""
-    return _stated(TICK + "cycles", views)
-
-
-def _ways(views: list[View]) -> bool:
-    """Return whether any of the reports has the latency of the mesh."""
-    return any(metric(view.report, WAY + "unloaded") is not None for view in views)
-
-
 def of_machines(name: str) -> bool:
     """Return whether a metric is only in reports of machines."""
     last = name.rpartition(".")[2]
     return name.startswith(MACHINE) or last.startswith(("cost_", "crossing"))
-
-
-def _machines(views: list[View]) -> bool:
-    """Return whether any of the chips is a machine."""
-    return _stated(MACHINE + "cost_mean", views)
 
 
 def _beside(view: View, name: str, more: tuple[tuple[str, str], ...]) -> list[Fact]:
@@ -307,15 +152,15 @@ def all_metrics(views: list[View]) -> list[Table]:
         (multicast_line(traffic), many),
         ("cores", [*CORES, *(name for name in SOME if _stated(name, views))]),
     ]
-    if _machines(views):
+    if _stated(MACHINE + "cost_mean", views):
         known = [name for name in machine if _stated(name, views)]
         parts.append(("machine costs and boundary crossings", known))
-    spent = [name for name in METRICS if name.startswith(ENERGY) and _stated(name, views)]
+    spent = [name for name in energies if _stated(name, views)]
     if spent:
         parts.append((_energy_title(views), spent))
-    if _timed(views):
+    if _stated(TICK + "cycles", views):
         parts.append(("cycles per tick, at mean activity", time))
-    if _ways(views):
+    if _stated(WAY + "unloaded", views):
         parts.append(("estimated latency on the mesh", way))
     return [_metrics(views, _capital(title), names) for title, names in parts]
 
@@ -345,9 +190,8 @@ def _metrics(views: list[View], title: str, names: list[str]) -> Table:
         if len(views) == 2:
             row.append(_change(name, views))
         rows.append(row)
-    heads = ["Metric", *(v.label if len(views) > 1 else "Value" for v in views)]
-    heads += ["Change"] * (len(views) == 2)
-    return table(title, heads, rows)
+    changes = ["Change"] * (len(views) == 2)
+    return table(title, [*heads_of("Metric", views), *changes], rows)
 
 
 def limits(views: list[View]) -> Table:
@@ -361,7 +205,7 @@ def limits(views: list[View]) -> Table:
     }
     rows = []
     for name in meanings:
-        for series, view in zip(series_of([v.label for v in views]), views, strict=True):
+        for series, view in by_series(views):
             if name not in view.peaks:
                 continue
             most, mean = view.peaks[name]
@@ -405,11 +249,7 @@ class Command(NamedTuple):
 
 def commands(views: list[View]) -> list[Command]:
     """Return the command line of each mapping."""
-    names = series_of([view.label for view in views])
-    return [
-        Command(series, command_line(view.report))
-        for series, view in zip(names, views, strict=True)
-    ]
+    return [Command(series, command_line(view.report)) for series, view in by_series(views)]
 
 
 def settings(views: list[View]) -> Table:
@@ -419,8 +259,7 @@ def settings(views: list[View]) -> Table:
     for name in {name: None for found in known for name in found}:
         values = [found.get(name) for found in known]
         rows.append([Head(name, marked=len(set(map(str, values))) > 1), *values])
-    heads = ("Setting", *(view.label if len(views) > 1 else "Value" for view in views))
-    return table("All settings", heads, rows, hidden=True)
+    return table("All settings", heads_of("Setting", views), rows, hidden=True)
 
 
 def _known(view: View) -> dict[str, Any]:

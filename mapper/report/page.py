@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from chipsim.chip.machine import PARTS
 from chipsim.traffic.links import DIRECTIONS
 from mapper.report import figures, stages
-from mapper.report.cells import Cell, Fact, Series, Table, number, series_of, table
+from mapper.report.cells import Cell, Fact, Series, Table, number, table
 from mapper.report.charts import distance_chart, link_charts
 from mapper.report.chipmap import Map, chip_map, ramps, switches
 from mapper.report.colours import LINK_STEPS, STEPS, variables
 from mapper.report.machine import end_lines
 from mapper.report.simulated import NOTE, TICKS_NOTE, simulated_ticks, simulations
-from mapper.report.view import LAYERS, LINKS, View, page_data, scales
+from mapper.report.view import LAYERS, LINKS, View, by_series, page_data, scales
 from mapper.results.activity import traffic_in, traffic_line
 from mapper.version import version
 
@@ -141,7 +141,7 @@ class MappingView(NamedTuple):
 def _mappings(views: list[View]) -> list[MappingView]:
     """Return the network, chip and settings of each mapping."""
     lines = []
-    for series, view in zip(series_of([view.label for view in views]), views, strict=True):
+    for series, view in by_series(views):
         network, settings = view.report["network"], view.report["settings"]
         words = [
             traffic_line(traffic_in(view.report)),
@@ -169,10 +169,9 @@ class Board(NamedTuple):
 
 def _boards(views: list[View]) -> list[Board]:
     scale = scales(views)
-    names = series_of([view.label for view in views])
     return [
         Board(series, chip_map(view, scale, index, views[0].sent), *_panel(view), view.sent)
-        for index, (series, view) in enumerate(zip(names, views, strict=True))
+        for index, (series, view) in enumerate(by_series(views))
     ]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from mapper.report.cells import Cell, Series, Table, percent, series_of, table
-from mapper.report.view import View
+from mapper.report.cells import Cell, Series, Table, lookup, percent, table
+from mapper.report.view import View, by_series
 from mapper.results.ticks import tick_rows
 
 NOTE = (
@@ -33,7 +33,7 @@ class SimulationView(NamedTuple):
 def simulations(views: list[View]) -> list[SimulationView]:
     """Return the simulations of all simulated mappings."""
     parts = []
-    for series, view in zip(series_of([view.label for view in views]), views, strict=True):
+    for series, view in by_series(views):
         found = view.report.get("simulation")
         if isinstance(found, dict) and isinstance(found.get("latency"), dict):
             numbers = table("Latency and load", ("", "Value"), _numbers(found), hidden=True)
@@ -50,9 +50,9 @@ class TickView(NamedTuple):
 def simulated_ticks(views: list[View]) -> list[TickView]:
     """Return the tick simulations of all mappings that have one."""
     parts = []
-    for series, view in zip(series_of([view.label for view in views]), views, strict=True):
+    for series, view in by_series(views):
         found = view.report.get("ticks")
-        if isinstance(found, dict) and _number(found.get("ticks")):
+        if isinstance(found, dict) and lookup(found, "ticks"):
             rows = tick_rows(found, view.report["metrics"].get("tick_cycles"))
             said = f"Spikes: {found.get('model', {}).get('sources', 'not recorded')}."
             parts.append(TickView(series, said, table("Ticks", ("", "Value"), rows, hidden=True)))
@@ -61,29 +61,26 @@ def simulated_ticks(views: list[View]) -> list[TickView]:
 
 def _said(found: dict[str, Any]) -> str:
     """Describe the load of a simulation."""
-    cycles, warmup, packets = (found.get(name) for name in ("cycles", "warmup", "packets_per"))
-    said = [f"{_plain(cycles)} cycles after a warm-up of {_plain(warmup)}"]
-    said.append(PACKETS.get(str(packets), "packets as requested"))
-    said.append(f"buffers of {_plain(found.get('depth'))} flits")
-    words = ", ".join(said) + "."
+    packets = PACKETS.get(str(found.get("packets_per")), "packets as requested")
+    words = (
+        f"{_plain(found, 'cycles')} cycles after a warm-up of {_plain(found, 'warmup')}, "
+        f"{packets}, buffers of {_plain(found, 'depth')} flits."
+    )
     if found.get("packets") == 0:
         words += " No packets were sent."
     if found.get("saturated") is True:
         words += (
             " This load is above saturation: queues and latency grew throughout the simulation."
         )
-    if _number(found.get("undelivered")):
-        words += f" Of {_plain(found.get('packets'))} packets {_plain(found['undelivered'])} had"
+    if lookup(found, "undelivered"):
+        words += f" Of {_plain(found, 'packets')} packets {_plain(found, 'undelivered')} had"
         words += " not arrived by the end; latency excludes them."
     return words
 
 
-def _plain(value: Any) -> str:
-    return f"{value:,}" if _number(value) is not None else "some"
-
-
-def _number(value: Any) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+def _plain(found: dict[str, Any], name: str) -> str:
+    value = lookup(found, name)
+    return "some" if value is None else f"{value:,}"
 
 
 def _numbers(found: dict[str, Any]) -> list[list[Any]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from mapper.report.cells import Cell, Series, Table, number, series_of, table
-from mapper.report.view import View
+from mapper.report.cells import Cell, Series, Table, lookup, number, table
+from mapper.report.view import View, by_series, heads_of
 from mapper.results.tables import size
 
 COSTS = {
@@ -35,10 +35,9 @@ class StageRun(NamedTuple):
 
 def runs(views: list[View]) -> list[StageRun]:
     """Return stages, levels and resources of each mapping."""
-    names = series_of([view.label for view in views])
     return [
         StageRun(series, times(view), *costs(view), levels(view), resources([view]))
-        for series, view in zip(names, views, strict=True)
+        for series, view in by_series(views)
     ]
 
 
@@ -59,8 +58,8 @@ def times(view: View) -> Table:
 def costs(view: View) -> tuple[Table, str]:
     """Return the cost after each stage and after refinement of each level, and a note."""
     rows = steps(view.report)
-    told = [name for name in COSTS if any(cost(entry, name) is not None for _, entry in rows)]
-    tops = {name: max(cost(entry, name) or 0 for _, entry in rows) or 1 for name in told}
+    told = [name for name in COSTS if any(lookup(entry, name) is not None for _, entry in rows)]
+    tops = {name: max(lookup(entry, name) or 0 for _, entry in rows) or 1 for name in told}
     barred = told[-2:]  # with the objectives core and multicast, their own costs
     lines = [
         [name, *(_cost(entry, kind, tops[kind], kind in barred) for kind in told)]
@@ -92,19 +91,11 @@ def steps(report: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _told(entry: dict[str, Any]) -> list[bool]:
-    return [cost(entry, name) is not None for name in COSTS]
-
-
-def cost(entry: dict[str, Any], name: str) -> float | None:
-    """Return a cost of a stage or level by its name in `COSTS`, or None if it was not measured."""
-    found: Any = entry
-    for step in name.split("."):
-        found = found.get(step) if isinstance(found, dict) else None
-    return found if isinstance(found, int | float) and not isinstance(found, bool) else None
+    return [lookup(entry, name) is not None for name in COSTS]
 
 
 def _cost(entry: dict[str, Any], name: str, top: float, barred: bool) -> Cell:
-    value = cost(entry, name)
+    value = lookup(entry, name)
     if value is None:
         return Cell(None)
     rough = bool(entry.get("estimated")) and "." not in name
@@ -134,5 +125,4 @@ def resources(views: list[View]) -> Table:
     for name, (title, form) in names.items():
         found = [view.report["resources"].get(name) for view in views]
         rows.append([title, *(Cell(v, None if v is None else form(v)) for v in found)])
-    heads = ("", *(view.label if len(views) > 1 else "Value" for view in views))
-    return table("Resources", heads, rows, hidden=True)
+    return table("Resources", heads_of("", views), rows, hidden=True)

@@ -19,6 +19,7 @@ from chipsim.chip.presets import from_fields
 from chipsim.traffic.links import existing
 from chipsim.traffic.ticks import tick_bounds
 from chipsim.traffic.turns import entering, of_routers
+from mapper.report.cells import Series
 from mapper.report.machine import End, ends
 from mapper.results.loads import Loads
 
@@ -182,6 +183,17 @@ def make_view(label: str, report: dict[str, Any], loads: Loads) -> View:
         share=_real(profile.share[:, :kept], unit) if kept else None,
         ends=ends(chip, links[SENT[chip.delivery]]),
     )
+
+
+def by_series(views: list[View]) -> list[tuple[Series | None, View]]:
+    """Return each mapping with its colour; None for a single mapping."""
+    several = len(views) > 1
+    return [(Series(i, view.label) if several else None, view) for i, view in enumerate(views)]
+
+
+def heads_of(first: str, views: list[View]) -> list[str]:
+    """Return the heads of a table with a column per mapping."""
+    return [first, *(view.label if len(views) > 1 else "Value" for view in views)]
 
 
 def shown(names: Iterable[str], views: list[View]) -> list[str]:

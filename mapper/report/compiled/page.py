@@ -8,8 +8,7 @@ from typing import Any
 from mapper.report.cells import Cell, Head, Table, table
 from mapper.report.compiled.chiprun import chip_run
 from mapper.report.compiled.judged import judged
-from mapper.report.compiled.memorymap import memory_map
-from mapper.report.compiled.timeline import timelines
+from mapper.report.compiled.pictures import memory_map, timelines
 from mapper.report.page import asset, colour_style, templates
 from mapper.results.tables import size
 from mapper.version import version

@@ -20,8 +20,9 @@ from chipsim.chip.energy import ChipEnergy
 from chipsim.chip.model import Chip
 from chipsim.chip.time import ChipTime
 from mapper.errors import MapperError
-from mapper.report.figures import KEY, METRICS, command_line, metric, of_machines
+from mapper.report.figures import command_line, metric, of_machines
 from mapper.report.make import write_page
+from mapper.report.metrics import KEY, METRICS
 from mapper.report.page import render
 from tests.mapper.helpers import random_network
 from tests.mapper.report.made import (
