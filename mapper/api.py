@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
 from mapper.errors import UsageError, as_mapper_errors, shown
-from mapper.monitoring.callbacks import ignore
+from mapper.monitoring.callbacks import OnFraction, OnProgress, ignore
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from mapper.result import NetworkMapping
     from mapper.session import MapRequest
     from mapper.settings import Settings
-
-Progress: TypeAlias = Callable[[str, float], None]
 
 _PATH = (str, os.PathLike)
 _WANTED: dict[str, tuple[tuple[type, ...], str]] = {
@@ -66,7 +64,7 @@ def map_network(
     rates: ArrayLike | str | None = None,
     columns: Mapping[str, str] | None = None,
     weights_are: str | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     workdir: str | os.PathLike[str] | None = None,
     workers: Any = None,
     shared: str | os.PathLike[str] | None = None,
@@ -193,7 +191,7 @@ def _settings(
 
 
 def _map(
-    request: MapRequest, workdir: str | os.PathLike[str] | None, progress: Progress | None
+    request: MapRequest, workdir: str | os.PathLike[str] | None, progress: OnProgress | None
 ) -> NetworkMapping:
     """Run a request, with temporary files in `workdir`."""
     from mapper.inputs.objects import names_of
@@ -275,13 +273,13 @@ def _source(
     return source
 
 
-def _listener(on_progress: Progress) -> Listener:
+def _listener(on_progress: OnProgress) -> Listener:
     """Return a listener that reports progress."""
     from mapper.inputs.listener import Listener
     from mapper.kernels import warmup
 
     class ProgressListener(Listener):
-        def task(self, text: str) -> AbstractContextManager[Callable[[float], None]]:
+        def task(self, text: str) -> AbstractContextManager[OnFraction]:
             return nullcontext(lambda fraction: on_progress("import", fraction))
 
         def compile(self, works: list[str], threads: int) -> None:

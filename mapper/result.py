@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import html
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -82,7 +81,7 @@ class NetworkMapping:
         from mapper.report.view import make_view
         from mapper.results.loads import TRAFFIC, save_loads
         from mapper.results.mapping_file import save_mapping_in
-        from mapper.results.output import CONSTRAINTS, LOG, REPORT
+        from mapper.results.output import CONSTRAINTS, LOG, write_report
         from mapper.results.output_folder import IMPORTED, output_folder
         from storage.files import write_file
 
@@ -94,7 +93,7 @@ class NetworkMapping:
                 self._network.copy_to(partial / IMPORTED)
                 report["network"]["path"] = str((path / IMPORTED).resolve())
             save_mapping_in(partial, self._placed, self.chip, self._relays)
-            write_file(partial / REPORT, (json.dumps(report, indent=1) + "\n").encode())
+            write_report(partial, report)
             save_loads(partial / TRAFFIC, self._loads)
             write_page(partial / PAGE, [make_view(path.resolve().name, report, self._loads)])
             write_file(partial / LOG, self._log.encode())

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mapper.executors.workers import Asked
     from mapper.inputs.listener import Listener
     from mapper.inputs.source import Effort, Source
+    from mapper.monitoring.callbacks import OnFraction
     from mapper.planning.plan import Plan
     from mapper.session import MapRequest
     from mapper.settings import Settings
@@ -357,7 +358,7 @@ def listener(options: argparse.Namespace) -> Listener:
         def note(self, line: str) -> None:
             terminal.say(options, line)
 
-        def task(self, text: str) -> AbstractContextManager[Callable[[float], None]]:
+        def task(self, text: str) -> AbstractContextManager[OnFraction]:
             return terminal.fraction_bar(options, text)
 
         def compile(self, works: list[str], threads: int) -> None:

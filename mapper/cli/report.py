@@ -120,6 +120,14 @@ def _labels(folders: list[Path]) -> list[str | None]:
     return [str(folder) for folder in folders]
 
 
+def rewrite_page(options: argparse.Namespace) -> None:
+    """Write the report page of a mapping again."""
+    from mapper.report.make import PAGE, view_folder, write_page
+
+    measure = partial(measure_folder, options, options.path)
+    write_page(options.path / PAGE, [view_folder(options.path, measure)])
+
+
 def measure_folder(
     options: argparse.Namespace, folder: Path, report: dict[str, Any], chip: Chip
 ) -> Loads:

@@ -207,17 +207,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _simulate(options: argparse.Namespace) -> int:
-    import json
-    from functools import partial
-
-    from mapper.cli.report import measure_folder
+    from mapper.cli.report import rewrite_page
     from mapper.cli.ticking import run_ticks
     from mapper.evaluation.offered_load import offered_load
     from mapper.evaluation.simulate import SimulationRequest, simulate, summary_rows, tables
-    from mapper.report.make import PAGE, view_folder, write_page
-    from mapper.results.output import REPORT, network_of, read_report
+    from mapper.report.make import PAGE
+    from mapper.results.output import network_of, read_report, write_report
     from mapper.results.summary import next_steps, summary
-    from storage.files import write_file
     from storage.store.network import NetworkFile
 
     report = read_report(options.path)
@@ -243,7 +239,7 @@ def _simulate(options: argparse.Namespace) -> int:
     with terminal.fraction_bar(options, "simulating") as progress:
         found = {"packets_per": offered.packets, **simulate(offered, request, progress)}
     report["simulation"] = found
-    write_file(options.path / REPORT, (json.dumps(report, indent=1) + "\n").encode())
+    write_report(options.path, report)
     mesh = f"{offered.mesh.width}x{offered.mesh.height}, {offered.mesh.depth} flits per input"
     title = f"{options.path} on {mesh}"
     rows = summary_rows(found)
@@ -262,8 +258,7 @@ def _simulate(options: argparse.Namespace) -> int:
             f"note: {found['undelivered']:,} of {found['packets']:,} packets had not arrived "
             f"{found['drained']:,} cycles after the window; latency excludes them",
         )
-    measure = partial(measure_folder, options, options.path)
-    write_page(options.path / PAGE, [view_folder(options.path, measure)])
+    rewrite_page(options)
     return 0
 
 

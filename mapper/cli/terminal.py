@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from mapper.monitoring.callbacks import OnFraction
 
 
 def stderr_console(options: argparse.Namespace) -> Console:
@@ -63,7 +65,7 @@ def emit(
 
 
 @contextmanager
-def fraction_bar(options: argparse.Namespace, text: str) -> Iterator[Callable[[float], None]]:
+def fraction_bar(options: argparse.Namespace, text: str) -> Iterator[OnFraction]:
     """Show a progress bar on stderr; yield a function that sets it to a fraction, 0 to 1."""
     from rich.progress import Progress
 

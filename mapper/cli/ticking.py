@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
@@ -20,25 +18,21 @@ if TYPE_CHECKING:
 def run_ticks(options: argparse.Namespace, report: dict[str, Any]) -> int:
     """Run ticks of a mapping, add `ticks` to its report, and rewrite its page."""
     from chipsim.chip.presets import from_fields
-    from mapper.cli.report import measure_folder
-    from mapper.report.make import PAGE, view_folder, write_page
-    from mapper.results.output import REPORT, network_of
-    from mapper.results.tables import facts
-    from mapper.results.ticks import tick_rows
-    from storage.files import write_file
+    from mapper.cli.report import rewrite_page
+    from mapper.results.output import network_of, write_report
+    from mapper.results.tables import facts, tick_rows
     from storage.store.network import NetworkFile
 
     chip = from_fields(report["chip"], f"{options.path}: chip of the report")
     with NetworkFile(network_of(options.path, options.network, report)) as network:
         found = (_at_random if options.spikes is None else _in_spikes)(options, network, chip)
     report["ticks"] = found
-    write_file(options.path / REPORT, (json.dumps(report, indent=1) + "\n").encode())
+    write_report(options.path, report)
     title = f"ticks of {options.path} on {chip.width}x{chip.height} cores"
     rows = tick_rows(found, report["metrics"].get("tick_cycles"))
     terminal.emit(options, found, [facts(title, rows)])
     _tell(options, found)
-    measure = partial(measure_folder, options, options.path)
-    write_page(options.path / PAGE, [view_folder(options.path, measure)])
+    rewrite_page(options)
     return 0
 
 

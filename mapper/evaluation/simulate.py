@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from chipsim.noc.mesh import Mesh
 from chipsim.noc.saturation import TOLERANCE, Saturation, find_saturation
 from chipsim.traffic.links import DIRECTIONS, existing
 from mapper.evaluation.offered_load import Offered, busiest_links
+from mapper.monitoring.callbacks import OnFraction, ignore
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -37,8 +37,6 @@ TRIED = 8
 SHORTER = 4
 """Their cycles are the measured cycles divided by this."""
 
-Progress = Callable[[float], None]
-
 
 @dataclass(frozen=True, slots=True)
 class SimulationRequest:
@@ -56,7 +54,7 @@ class SimulationRequest:
 
 
 def simulate(
-    offered: Offered, request: SimulationRequest, progress: Progress = lambda done: None
+    offered: Offered, request: SimulationRequest, progress: OnFraction = ignore
 ) -> dict[str, Any]:
     """Run the model; return the entry `simulation` of report.json.
 

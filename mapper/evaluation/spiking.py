@@ -21,7 +21,8 @@ from chipsim.ticks.state import Routes
 from hw.core.arithmetic import update, wrap
 from hw.core.network import NO_LEAK, SpikingNetwork
 from hw.tables import ChipTables
-from mapper.evaluation.ticks import MODEL, Progress, tick_facts
+from mapper.evaluation.ticks import MODEL, tick_facts
+from mapper.monitoring.callbacks import OnFraction, ignore
 from storage.formats.trains import Trains
 
 Int64 = NDArray[np.int64]
@@ -149,7 +150,7 @@ class Played:
 
 def play(
     tables: ChipTables, chip: Chip, given: Trains, ticks: int, depth: int,
-    progress: Progress = lambda done: None,
+    progress: OnFraction = ignore,
 ) -> Played:  # fmt: skip
     """Run the tables of a chip for some ticks.
 

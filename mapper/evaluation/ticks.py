@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from chipsim.ticks.run import TickRun, TickSimulator
 from mapper.errors import MapperError
 from mapper.evaluation.mapped import open_mapped
 from mapper.evaluation.routes import MappedRoutes, mapped_routes
+from mapper.monitoring.callbacks import OnFraction, ignore
 from mapper.results.mapping_file import mapping_in
 from storage.store.network import NetworkFile
 
@@ -28,8 +29,6 @@ MODEL = {
     "sources": "spikes at random: each neuron at its mean rate, independent of all others",
     "ticks": "a tick begins when the last spike of the one before is in its sum",
 }
-
-Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ def simulate_ticks(
     chip: Chip,
     request: TickRequest,
     memory: int,
-    progress: Progress = lambda done: None,
+    progress: OnFraction = ignore,
 ) -> dict[str, Any]:
     """Run ticks of a mapping with random spikes; return the entry `ticks` of report.json.
 

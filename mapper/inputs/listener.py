@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
+
+from mapper.monitoring.callbacks import OnFraction, ignore
 
 if TYPE_CHECKING:
     from mapper.planning.plan import Plan
@@ -20,9 +21,9 @@ class Listener:
         """Report that something was dropped, merged, ignored or assumed."""
         LOG.info(line)
 
-    def task(self, text: str) -> AbstractContextManager[Callable[[float], None]]:
+    def task(self, text: str) -> AbstractContextManager[OnFraction]:
         """Report the start of a long task; yields a function that receives fractions 0 .. 1."""
-        return nullcontext(lambda fraction: None)
+        return nullcontext(ignore)
 
     def compile(self, works: list[str], threads: int) -> None:
         """Compile the kernels of these kinds of task if necessary, see `mapper.kernels.warmup`."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from mapper.kernels import workers as kernel_workers
 from mapper.kernels.workers import KernelTable, KernelTeam, alone, load_kernel
-from mapper.monitoring.callbacks import ignore
+from mapper.monitoring.callbacks import OnFraction, ignore
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
@@ -196,7 +196,7 @@ def compile_kernels(
     works: Iterable[str],
     threads: int,
     on_start: Callable[[int], None] = ignore,
-    on_progress: Callable[[float], None] = ignore,
+    on_progress: OnFraction = ignore,
     on_wait: Callable[[], None] = ignore,
 ) -> Compiled:
     """Fill numba's cache with all kernels that these kinds of task need.

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 from mapper.kernels.lean_compilation import spare_work, spare_wrappers
 from mapper.kernels.types import types_of
-from mapper.monitoring.callbacks import ignore
+from mapper.monitoring.callbacks import OnFraction, ignore
 from mapper.monitoring.resources import available_bytes
 
 WORKER_BYTES = 600 << 20  # bytes; peak memory of a compiling process
@@ -79,7 +79,7 @@ class KernelTeam:
         kernels: Iterable[str],
         lock: Path,
         on_done: Callable[[str], None] = ignore,
-        on_progress: Callable[[float], None] = ignore,
+        on_progress: OnFraction = ignore,
     ) -> None:
         """table : path of a `KernelTable`; kernels : names of the kernels to compile
 

@@ -15,6 +15,9 @@ Advance: TypeAlias = Callable[[int], None]
 OnProgress: TypeAlias = Callable[[str, float], None]
 """Called with the running stage and the completed fraction of its present pass, 0 .. 1."""
 
+OnFraction: TypeAlias = Callable[[float], None]
+"""Called with the completed fraction of a task, 0 .. 1."""
+
 OnMapping: TypeAlias = "Callable[[NDArray[np.int32]], None]"
 """Called with the core of every vertex."""
 

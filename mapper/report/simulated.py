@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from mapper.report.cells import Cell, Series, Table, lookup, percent, table
 from mapper.report.view import View, by_series
-from mapper.results.ticks import tick_rows
+from mapper.results.tables import tick_rows
 
 NOTE = (
     "The mesh alone, flit by flit: routers, links, and packets between different cores, sent at "

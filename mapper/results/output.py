@@ -159,6 +159,11 @@ def write_results(
     """Write the mapping, traffic.npz and report.json into the folder."""
     save_mapping_in(folder, mapping.core, chip, relays)
     save_loads(folder / TRAFFIC, Loads.of(mapping.traffic))
+    write_report(folder, report)
+
+
+def write_report(folder: Path, report: dict[str, Any]) -> None:
+    """Write report.json of an output folder."""
     write_file(folder / REPORT, (json.dumps(report, indent=1) + "\n").encode())
 
 
