@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -101,6 +104,17 @@ def write_network(
             writer.set_attribute("size", np.asarray(sizes))
         writer.finish()
     return path
+
+
+@contextmanager
+def members_of(path: Path) -> Iterator[dict[str, bytes]]:
+    """Yield the members of an archive; the archive is written again with the changed members."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    yield members
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, raw in members.items():
+            archive.writestr(name, raw)
 
 
 def random_network(path: Path, neurons: int, synapses: int, seed: int = 0, **options: Any) -> Path:

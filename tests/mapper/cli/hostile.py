@@ -32,7 +32,7 @@ from chipsim.chip.model import Chip
 from mapper.cli.main import main
 from mapper.kernels.warmup import trust_kernels
 from storage.store.archive import ArchiveWriter, Packed, pack
-from tests.mapper.helpers import random_network
+from tests.mapper.helpers import members_of, random_network
 from tests.mapper.report.made import random_folder
 
 SECONDS, MEMORY = 2.0, 100 << 20
@@ -135,16 +135,11 @@ def meta(**changes: str) -> Make:
     """Return a function that changes values of a network's meta.json, given as JSON texts."""
 
     def make(path: Path) -> None:
-        with zipfile.ZipFile(path) as archive:
-            members = {name: archive.read(name) for name in archive.namelist()}
-        found: dict[str, Any] = json.loads(members["meta.json"])
-        texts = {key: json.dumps(value) for key, value in found.items()} | changes
-        members["meta.json"] = (
-            "{" + ",".join(f'"{k}":{v}' for k, v in texts.items()) + "}"
-        ).encode()
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, raw in members.items():
-                archive.writestr(name, raw)
+        with members_of(path) as members:
+            found: dict[str, Any] = json.loads(members["meta.json"])
+            texts = {key: json.dumps(value) for key, value in found.items()} | changes
+            text = ",".join(f'"{key}":{value}' for key, value in texts.items())
+            members["meta.json"] = f"{{{text}}}".encode()
 
     return make
 

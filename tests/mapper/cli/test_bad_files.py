@@ -16,7 +16,7 @@ from mapper.evaluation.verify import verify_network
 from storage.errors import StorageError
 from storage.store.network import NetworkFile
 from tests.mapper.conftest import Run
-from tests.mapper.helpers import random_network, write_network
+from tests.mapper.helpers import members_of, random_network, write_network
 
 pytestmark = pytest.mark.usefixtures("light_placement")
 
@@ -132,11 +132,8 @@ def crafted(path: Path, block: bytes) -> Path:
     CRC.
     """
     write_network(path, [(0, 1)], 3)
-    with zipfile.ZipFile(path) as archive:
-        meta = archive.read("meta.json")
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("blocks/00000000", block)
-        archive.writestr("meta.json", meta)
+    with members_of(path) as members:
+        members["blocks/00000000"] = block
     return path
 
 
@@ -164,14 +161,11 @@ def test_crafted_blocks(block: bytes, folder: Path, fails: Fails, network: Path)
 
 
 def test_a_meta_with_too_large_counts(folder: Path, fails: Fails) -> None:
-    path = write_network(folder / "net.bin", [(0, 1)], 3)
-    with zipfile.ZipFile(path) as archive:
-        meta = json.loads(archive.read("meta.json"))
-        block = archive.read("blocks/00000000")
+    path = folder / "net.bin"
     for change in ({"neurons": 0}, {"neurons": 2**31}, {"neurons": 9}, {"block_size": 1}):
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("blocks/00000000", block)
-            archive.writestr("meta.json", json.dumps({**meta, **change}))
+        write_network(path, [(0, 1)], 3)
+        with members_of(path) as members:
+            members["meta.json"] = json.dumps(json.loads(members["meta.json"]) | change).encode()
         for command in every_command(path):
             if command[0] != "score":
                 assert "net.bin" in fails(*command)
@@ -184,14 +178,9 @@ def test_number_of_synapses_differs_from_the_meta(
 ) -> None:
     """A hub of eight synapses with another count in meta.json."""
     path = write_network(folder / "net.bin", [(0, v) for v in range(1, 9)], 9)
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    meta = json.loads(members["meta.json"])
-    meta |= {"synapses": synapses, "connections": 2 * synapses}
-    members["meta.json"] = json.dumps(meta).encode()
-    with zipfile.ZipFile(path, "w") as archive:
-        for member, raw in members.items():
-            archive.writestr(member, raw)
+    changes = {"synapses": synapses, "connections": 2 * synapses}
+    with members_of(path) as members:
+        members["meta.json"] = json.dumps(json.loads(members["meta.json"]) | changes).encode()
     assert f"meta.json states {synapses} synapses" in fails("export", path, name)
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from mapper.errors import BEYOND_LIMITS
 from tests.compiler.codegen.test_cdriver import CC, compiled
+from tests.mapper.cli.residual_net import save_residual_net
 from tests.mapper.conftest import Run, tree
-from tests.storage.formats.onnx_models import onnx
 
 pytestmark = pytest.mark.jit  # tests/chipsim/npu has the references of these kernels
 SIZE, CLASSES = 12, 4
@@ -22,40 +22,8 @@ SIZE, CLASSES = 12, 4
 
 @pytest.fixture
 def model(folder: Path) -> Path:
-    """A model with two convolutions, pooling, a residual sum, a dense layer and Softmax."""
     random = np.random.default_rng(5)
-
-    def constant(name: str, *shape: int) -> object:
-        values = random.normal(0, max(1, np.prod(shape[1:])) ** -0.5, shape).astype(np.float32)
-        return onnx.numpy_helper.from_array(values, name)
-
-    make = onnx.helper.make_node
-    nodes = [
-        make("Conv", ["x", "w1", "b1"], ["c1"], "first", pads=[1, 1, 1, 1]),
-        make("Relu", ["c1"], ["r1"], "relu"),
-        make("Conv", ["r1", "w2", "b2"], ["c2"], "second", pads=[1, 1, 1, 1]),
-        make("Add", ["c2", "r1"], ["s"], "sum"),
-        make("MaxPool", ["s"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
-        make("Flatten", ["p"], ["f"], "flatten"),
-        make("Gemm", ["f", "w3", "b3"], ["g"], "dense"),
-        make("Softmax", ["g"], ["y"], "softmax"),
-    ]
-    values = onnx.helper.make_tensor_value_info
-    graph = onnx.helper.make_graph(
-        nodes,
-        "small",
-        [values("x", 1, [1, 2, SIZE, SIZE])],
-        [values("y", 1, [1, CLASSES])],
-        [
-            constant("w1", 8, 2, 3, 3), constant("b1", 8), constant("w2", 8, 8, 3, 3),
-            constant("b2", 8), constant("w3", 8 * SIZE * SIZE // 4, CLASSES),
-            constant("b3", CLASSES),
-        ],
-    )  # fmt: skip
-    made = onnx.helper.make_model(
-        graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=10
-    )
-    onnx.save(made, "small.onnx")
+    save_residual_net(Path("small.onnx"), random, side=SIZE, channels=8, classes=CLASSES)
     x = random.normal(0, 1, (20, 2, SIZE, SIZE)).astype(np.float32)
     np.savez("samples.npz", x=x, y=random.integers(0, CLASSES, 20))
     return folder / "small.onnx"
@@ -126,16 +94,8 @@ def test_keep_graphs_and_switches(model: Path, run: Run) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_compare(model: Path, run: Run) -> None:
-    found = run(
-        "compile",
-        "small.onnx",
-        "--chip",
-        "1x1",
-        "--calibrate",
-        "samples.npz",
-        "--compare",
-        "--json",
-    )
+    words = ("--chip", "1x1", "--calibrate", "samples.npz", "--compare", "--json")
+    found = run("compile", "small.onnx", *words)
     rows = found.json()["compared"]
     assert len(rows) == 14  # entropy supports only 8 bits
     signal = {(row["bits"], row["scheme"], row["method"]): row["signal, dB"] for row in rows}

@@ -89,16 +89,8 @@ def test_kernels_are_announced_before_compilation(
         return Compiled(0, [], 0, 0.0)
 
     monkeypatch.setattr("mapper.kernels.warmup.compile_kernels", compile_kernels)
-    words = (
-        "compile",
-        "good.onnx",
-        "--calibrate",
-        "samples.npz",
-        "--chip",
-        chip,
-        *QUICK,
-        "--force",
-    )
+    words = ("compile", "good.onnx", "--calibrate", "samples.npz", "--chip", chip, *QUICK)
+    words += ("--force",)
     run(*words, "-q")
     if chip == "1x1":
         assert asked == [["cores"]]  # some frames are simulated

@@ -14,8 +14,8 @@ from mapper.cli.compile import _settings
 from mapper.cli.main import build_parser
 from mapper.compiler.settings import CompileSettings
 from mapper.errors import BEYOND_LIMITS
+from tests.mapper.cli.residual_net import save_residual_net
 from tests.mapper.conftest import Run, tree
-from tests.storage.formats.onnx_models import onnx
 
 pytestmark = pytest.mark.jit
 SIZE, CHANNELS, CLASSES = 8, 20, 40
@@ -25,37 +25,10 @@ PLAIN = ("--chip", "1x1", "--calibrate", "samples.npz", "--method", "minmax", "-
 
 @pytest.fixture
 def model(folder: Path) -> Path:
-    """A model with padded convolutions, a sum, pooling, a dense layer and Softmax."""
     random = np.random.default_rng(7)
-
-    def constant(name: str, *shape: int) -> Any:
-        values = random.normal(0, max(1, np.prod(shape[1:])) ** -0.5, shape).astype(np.float32)
-        return onnx.numpy_helper.from_array(values, name)
-
-    make, values = onnx.helper.make_node, onnx.helper.make_tensor_value_info
-    nodes = [
-        make("Conv", ["x", "w1", "b1"], ["c1"], "first", pads=[1, 1, 1, 1]),
-        make("Relu", ["c1"], ["r1"], "relu"),
-        make("Conv", ["r1", "w2", "b2"], ["c2"], "second", pads=[1, 1, 1, 1]),
-        make("Add", ["c2", "r1"], ["s"], "sum"),
-        make("Conv", ["s", "w4", "b2"], ["c3"], "third", pads=[1, 1, 1, 1]),
-        make("MaxPool", ["c3"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
-        make("Flatten", ["p"], ["f"], "flatten"),
-        make("Gemm", ["f", "w3", "b3"], ["g"], "dense"),
-        make("Softmax", ["g"], ["y"], "softmax"),
-    ]
-    constants = [
-        constant("w1", CHANNELS, 2, 3, 3), constant("b1", CHANNELS),
-        constant("w2", CHANNELS, CHANNELS, 3, 3), constant("b2", CHANNELS),
-        constant("w4", CHANNELS, CHANNELS, 3, 3),
-        constant("w3", CHANNELS * SIZE * SIZE // 4, CLASSES), constant("b3", CLASSES),
-    ]  # fmt: skip
-    graph = onnx.helper.make_graph(
-        nodes, "net", [values("x", 1, [1, 2, SIZE, SIZE])], [values("y", 1, [1, CLASSES])],
-        constants,
-    )  # fmt: skip
-    opset = onnx.helper.make_opsetid("", 17)
-    onnx.save(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=10), "net.onnx")
+    save_residual_net(
+        Path("net.onnx"), random, side=SIZE, channels=CHANNELS, classes=CLASSES, third=True
+    )
     x = random.normal(0, 1, (64, 2, SIZE, SIZE)).astype(np.float32)
     np.savez("samples.npz", x=x, y=random.integers(0, CLASSES, 64))
     np.savez("plain.npz", x=x)
@@ -157,16 +130,7 @@ def test_unknown_passes_and_baselines(folder: Path, run: Run, words: Words, said
     ],
 )  # fmt: skip
 def test_baselines_set_fields(baseline: str, changed: dict[str, str]) -> None:
-    words = [
-        "compile",
-        "net.onnx",
-        "--chip",
-        "2x2",
-        "--baseline",
-        baseline,
-        "--disable",
-        "fuse,reuse",
-    ]
+    words = f"compile net.onnx --chip 2x2 --baseline {baseline} --disable fuse,reuse".split()
     settings = _settings(build_parser("compile").parse_args(words))
     assert settings == CompileSettings(reuse=False, off=("fuse",), **changed)  # type: ignore[arg-type]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 from chipsim.chip.file import chip_toml
 from chipsim.chip.model import Chip
 from tests.mapper.conftest import Run
-from tests.mapper.helpers import random_network
+from tests.mapper.helpers import members_of, random_network
 from tests.mapper.report.made import random_folder
 
 TRIES = 60  # per file; several thousand found no further faults
@@ -59,12 +58,9 @@ def damaged(found: Any, rng: np.random.Generator) -> str:
 
 
 def meta(path: Path, rng: np.random.Generator) -> None:
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    members["meta.json"] = bent(damaged(json.loads(members["meta.json"]), rng).encode(), rng)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, raw in members.items():
-            archive.writestr(name, raw)
+    with members_of(path) as members:
+        found = damaged(json.loads(members["meta.json"]), rng)
+        members["meta.json"] = bent(found.encode(), rng)
 
 
 def bent(raw: bytes, rng: np.random.Generator) -> bytes:
@@ -107,13 +103,7 @@ def lines(path: Path, rng: np.random.Generator) -> None:
     values = [
         *VALUES,
         "0x" + "f" * 9999,
-        "1979-05-27",
-        "nan",
-        "inf",
-        "-inf",
-        "{}",
-        "[[1, 2]]",
-        "'''",
+        *["1979-05-27", "nan", "inf", "-inf", "{}", "[[1,2]]", "'''"],
     ]
     at = int(rng.integers(len(text)))
     key, equals, _ = text[at].partition("=")
