@@ -12,18 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.mapper.conftest import Run, tree
-from tests.mapper.helpers import PROGRAM, random_network, write_network
+from tests.mapper.helpers import PROGRAM, write_network
 
 # Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 Fails = Callable[..., str]
 CHIP = ("--chip", "4x4", "--neurons-per-core", "4")
-
-
-@pytest.fixture
-def network(folder: Path) -> Path:
-    return random_network(folder / "net.bin", 50, 200)
 
 
 def test_a_chip_too_small(network: Path, fails: Fails) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from mapper.cli.main import COMMANDS
 from tests.mapper.conftest import Run
-from tests.mapper.helpers import random_network, write_network
+from tests.mapper.helpers import write_network
 
 # Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
@@ -27,11 +27,6 @@ QAPLIB = """4
 2 3 0 0
 4 0 0 0
 """
-
-
-@pytest.fixture
-def network(folder: Path) -> Path:
-    return random_network(folder / "net.bin", 50, 200)
 
 
 def test_run_json(network: Path, run: Run) -> None:

@@ -7,17 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.mapper.conftest import Run
-from tests.mapper.helpers import random_network
 
 # Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 CHIP = ("--chip", "4x4", "--neurons-per-core", "4")
-
-
-@pytest.fixture
-def network(folder: Path) -> Path:
-    return random_network(folder / "net.bin", 50, 200)
 
 
 def interrupted(*_: object, **__: object) -> None:

@@ -15,14 +15,8 @@ from mapper.errors import CLOSED_PIPE
 from mapper.kernels.warmup import Compiled
 from mapper.version import version
 from tests.mapper.conftest import Run
-from tests.mapper.helpers import random_network
 
 pytestmark = pytest.mark.jit  # tests processes, not kernels
-
-
-@pytest.fixture
-def network(folder: Path) -> Path:
-    return random_network(folder / "net.bin", 50, 200)
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -21,16 +21,11 @@ from mapper.settings import PRESETS
 from storage.formats import FORMATS
 from tests.compiler.bad_input.good import QUICK, good
 from tests.mapper.conftest import Run
-from tests.mapper.helpers import PROGRAM, random_network
+from tests.mapper.helpers import PROGRAM
 
 pytestmark = pytest.mark.jit  # output does not depend on the JIT
 COLOUR = re.compile(r"\x1b\[[\d;]*(?:3[0-8]|4[0-8]|9[0-7])(?:;[\d;]*)?m")
 CHIP = ["--chip", "2x2", "--neurons-per-core", "20"]
-
-
-@pytest.fixture
-def network(folder: Path) -> Path:
-    return random_network(folder / "net.bin", 50, 200)
 
 
 def parsers(parser: Parser) -> Iterator[Parser]:
