@@ -4,32 +4,34 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Callable
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
 
 from mapper.cli import terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rich.table import Table
-
-    from mapper.compiler.ablation import AblationRow
-    from mapper.compiler.artifacts.judge.beside import Judgement
-    from mapper.compiler.artifacts.judge.compare import Beside
-    from mapper.compiler.artifacts.manifest import Target
-    from mapper.compiler.compiled import Compiled
-    from mapper.compiler.explain import NodeRow
-    from mapper.compiler.quantisation.verify import Compared
-    from mapper.compiler.settings import CompileSettings
-    from mapper.compiler.tiling.packing import PackingCycles
-    from mapper.results.summary import Row
+from mapper.compiler.ablation import AblationRow, ablation
+from mapper.compiler.artifacts.judge.beside import Judgement
+from mapper.compiler.artifacts.judge.compare import Beside
+from mapper.compiler.artifacts.manifest import Target, is_compiled
+from mapper.compiler.artifacts.report import read_report, write_report
+from mapper.compiler.compiled import Compiled
+from mapper.compiler.explain import NodeRow
+from mapper.compiler.quantisation.verify import Compared
+from mapper.compiler.settings import CompileSettings
+from mapper.compiler.tiling.packing import PackingCycles
+from mapper.errors import BEYOND_LIMITS, CheckFailedError
+from mapper.report.make import PAGE
+from mapper.results.output_folder import writing_into
+from mapper.results.summary import GAP, Row, next_steps, summary
+from mapper.results.tables import columns, facts
 
 
 def compare(options: argparse.Namespace, rows: list[Compared]) -> int:
     """Print the SQNR and loss of a model in all precisions, schemes and methods."""
-    from mapper.results.tables import columns
-
     heads = ("method", "bits", "scheme", "signal, dB", "points lost")
     table = [
         (one.method, one.bits, one.scheme, one.score.signal or "no error", one.score.loss)
@@ -48,8 +50,6 @@ def ablate(
 
     For several cores also print latency and initiation interval, and other placements.
     """
-    from mapper.compiler.ablation import ablation
-    from mapper.results.tables import columns
 
     rows = ablation(compiling, target)
     several = rows[0].latency is not None
@@ -84,10 +84,6 @@ def _decimals(places: int, *values: float | None) -> list[str]:
 
 def _keep_rows(options: argparse.Namespace, name: str, rows: list[dict[str, Any]]) -> None:
     """Add a table to the report of DIR, if DIR holds this model compiled."""
-    from mapper.compiler.artifacts.manifest import is_compiled
-    from mapper.compiler.artifacts.report import read_report, write_report
-    from mapper.results.output_folder import writing_into
-
     if not is_compiled(options.output):
         return
     with writing_into(options.output):
@@ -99,8 +95,6 @@ def _keep_rows(options: argparse.Namespace, name: str, rows: list[dict[str, Any]
 
 def require_limits(options: argparse.Namespace, compiled: Compiled) -> None:
     """Raise `CheckFailedError` if the best attempt misses a limit, unless --keep-going keeps it."""
-    from mapper.errors import CheckFailedError
-
     found = compiled.verified
     if found is None or not compiled.missed or options.keep_going:
         return
@@ -114,8 +108,6 @@ def require_limits(options: argparse.Namespace, compiled: Compiled) -> None:
 
 def limits_code(options: argparse.Namespace, compiled: Compiled) -> int:
     """Return the exit code of a written result; report limits that it misses on stderr."""
-    from mapper.errors import BEYOND_LIMITS
-
     if not compiled.missed:
         return 0
     terminal.complain(
@@ -131,7 +123,6 @@ def _missed(compiled: Compiled) -> str:
 
 def judge_table(found: Judgement) -> Table:
     """Return the table of maps and outputs, compared with ONNX Runtime."""
-    from mapper.results.tables import columns
 
     def verdict(row: Beside) -> str:
         if row.wanted is None:
@@ -173,7 +164,6 @@ def _judged(judge: dict[str, Any]) -> str:
 def result_tables(
     options: argparse.Namespace, compiled: Compiled, judge: dict[str, Any]
 ) -> list[Table]:
-    from mapper.results.tables import facts
 
     rows: dict[str, Any] = {
         "macro nodes": len(compiled.macros),
@@ -197,9 +187,6 @@ def result_tables(
 
 def result_summary(options: argparse.Namespace, report: dict[str, Any]) -> Table:
     """Return the summary of a compiled model; report : its report.json."""
-    from mapper.report.make import PAGE
-    from mapper.results.summary import GAP, Row, next_steps, summary
-
     hosted = len(report["host"])
     names = f"{hosted} node{'s' * (hosted != 1)} on the host" if hosted else ""
     cores = len({tuple(one["core"]) for one in report["timelines"]})
@@ -234,8 +221,6 @@ UNITS = {"LOAD": "load unit", "GEMM": "matrix unit", "ALU": "ALU", "STORE": "sto
 
 def _accuracy(report: dict[str, Any]) -> list[Row]:
     """Return summary rows of SQNR, accuracy, and missed limits."""
-    from mapper.results.summary import Row
-
     rows = []
     if report["signal_db"] is not None:
         rows.append(Row("SQNR", f"{report['signal_db']:.1f} dB", "at the outputs of the cores"))
@@ -251,8 +236,6 @@ def _accuracy(report: dict[str, Any]) -> list[Row]:
 
 def compared_rows(judge: dict[str, Any]) -> list[Row]:
     """Return summary rows of the comparison with ONNX Runtime."""
-    from mapper.results.summary import Row
-
     if judge["why"]:
         return [Row("ONNX Runtime", "", f"not compared: {judge['why']}")]
     ties = sum(row["ties"] for row in judge["rows"])
@@ -275,9 +258,6 @@ def explain_tables(rows: list[NodeRow], title: str) -> list[Table]:
 
     Consecutive nodes with equal entries, such as constants, share a row.
     """
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
 
     text = Text(title, "table.title")
     table = Table(title=text, box=box.SIMPLE, title_justify="left", padding=(0, 1, 0, 0))

@@ -5,22 +5,40 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from mapper.cli import compile_tables, terminal
 from mapper.cli import options as common
-from mapper.cli import terminal
+from mapper.cli.compile_tables import compared_rows
+from mapper.cli.cycling import cycle_lines, cycle_tables
+from mapper.compiler.artifacts.chip_cycles import CHECKED, FRAMES, frames_rows, run_frames
+from mapper.compiler.artifacts.cycles import cycle_rows, run_cycles
+from mapper.compiler.artifacts.dump import Dump
+from mapper.compiler.artifacts.judge.beside import Judgement
+from mapper.compiler.artifacts.judge.folders import Judged, require_right
+from mapper.compiler.artifacts.manifest import CompiledFolder, read_folder
+from mapper.compiler.artifacts.report import add_simulation, read_report
+from mapper.compiler.artifacts.simulate import (
+    FRAMES_AT_ONCE,
+    Clipped,
+    Compared,
+    Digest,
+    Machine,
+    Maps,
+    clipped_inputs,
+    simulate,
+)
+from mapper.compiler.quantisation.score import require_classes
 from mapper.errors import BAD_INPUT, UsageError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-    from rich.table import Table
-
-    from mapper.compiler.artifacts.judge.beside import Judgement
-    from mapper.compiler.artifacts.judge.folders import Judged
-    from mapper.compiler.artifacts.manifest import CompiledFolder
-    from mapper.compiler.artifacts.simulate import Clipped, Compared, Maps
-    from storage.samples import Samples
+from mapper.report.make import PAGE
+from mapper.results.output_folder import output_folder, writing_into
+from mapper.results.summary import GAP, Row, next_steps, summary
+from mapper.results.tables import columns, facts
+from storage.samples import SampleForm, Samples, open_samples, require_samples
 
 CLOCK = 500.0  # default, MHz
 JUDGED_AT_ONCE = 8  # frames per batch whose maps are kept for the comparison
@@ -28,13 +46,6 @@ JUDGED_AT_ONCE = 8  # frames per batch whose maps are kept for the comparison
 
 def run_compiled(options: argparse.Namespace) -> int:
     """Run the programs of a compiled model on samples."""
-    from mapper.cli.cycling import cycle_lines, cycle_tables
-    from mapper.compiler.artifacts.manifest import read_folder
-    from mapper.compiler.artifacts.report import add_simulation
-    from mapper.results.output_folder import writing_into
-    from mapper.results.summary import summary
-    from storage.samples import SampleForm, open_samples, require_samples
-
     if options.input is None and options.cycles is None:
         raise UsageError(f"{options.path}: is a compiled model; add samples with --input")
     if options.input is not None:
@@ -89,10 +100,6 @@ class _Simulated(NamedTuple):
 
 def _run_samples(options: argparse.Namespace, folder: CompiledFolder, samples: Samples) -> int:
     """Run open samples, after compiling the kernels."""
-    from mapper.compiler.artifacts.judge.folders import require_right
-    from mapper.compiler.artifacts.report import add_simulation
-    from mapper.results.output_folder import writing_into
-
     _compile_kernels(options, folder)
     found = _simulate(options, folder, samples)
     result: dict[str, Any] = {"frames": found.frames, "sha256": found.sha256}
@@ -127,23 +134,6 @@ def _run_samples(options: argparse.Namespace, folder: CompiledFolder, samples: S
 
 def _simulate(options: argparse.Namespace, folder: CompiledFolder, samples: Samples) -> _Simulated:
     """Run the samples, compare their maps with --check, and write them with --dump."""
-    import numpy as np
-
-    from mapper.compiler.artifacts.chip_cycles import CHECKED
-    from mapper.compiler.artifacts.dump import Dump
-    from mapper.compiler.artifacts.judge.folders import Judged
-    from mapper.compiler.artifacts.report import read_report
-    from mapper.compiler.artifacts.simulate import (
-        FRAMES_AT_ONCE,
-        Compared,
-        Digest,
-        Machine,
-        clipped_inputs,
-        simulate,
-    )
-    from mapper.compiler.quantisation.score import require_classes
-    from mapper.results.output_folder import output_folder
-
     parts: list[list[Compared]] = []
     classes: list[NDArray[np.int64]] = []
     clipped: list[Clipped | None] = []
@@ -192,10 +182,6 @@ def _tables(
     compared: list[Compared], judgement: Judgement | None,
 ) -> list[Table]:  # fmt: skip
     """Return the tables of a run on samples."""
-    from mapper.cli import compile_tables
-    from mapper.cli.cycling import cycle_tables
-    from mapper.results.tables import columns, facts
-
     rows: dict[str, Any] = {"samples": result["frames"]}
     if "accuracy" in result:
         rows["accuracy"] = f"{100 * result['accuracy']:.2f} %"
@@ -216,11 +202,6 @@ def _tables(
 
 def _summary(options: argparse.Namespace, folder: CompiledFolder, result: dict[str, Any]) -> Table:
     """Return the summary of a run on samples."""
-    from mapper.cli.compile_tables import compared_rows
-    from mapper.cli.cycling import cycle_lines
-    from mapper.report.make import PAGE
-    from mapper.results.summary import GAP, Row, next_steps, summary
-
     rows = [Row("samples", result["frames"])]
     if "accuracy" in result:
         rows.append(Row("accuracy", f"{result['accuracy']:.2%}"))
@@ -275,9 +256,6 @@ def _cycles(
     options: argparse.Namespace, folder: CompiledFolder, samples: NDArray[np.float32] | None
 ) -> dict[str, Any]:
     """Run a frame on one core, or several on several cores, cycle by cycle; return JSON."""
-    from mapper.compiler.artifacts.chip_cycles import FRAMES, frames_rows, run_frames
-    from mapper.compiler.artifacts.cycles import cycle_rows, run_cycles
-
     if not folder.is_spread:
         return cycle_rows(run_cycles(folder, None if samples is None else samples[:1]))
     frames = options.frames or FRAMES
@@ -298,8 +276,6 @@ def _say_clipped(options: argparse.Namespace, count: int, one: Clipped) -> None:
 
 def classes_of(values: dict[str, NDArray[Any]]) -> NDArray[np.int64]:
     """Return the class of each sample: argmax of its outputs, or the class output of the model."""
-    import numpy as np
-
     rows = [one.reshape(len(one), -1) for one in values.values() if one.dtype.kind in "biuf"]
     for row in rows:
         if row.shape[1] > 1:

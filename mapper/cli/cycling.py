@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rich.table import Table
+from rich.table import Table
 
-    from mapper.results.summary import Row
+from mapper.report.compiled.chiprun import longest_wait
+from mapper.results.summary import Row, summary
+from mapper.results.tables import columns
 
 MOST_TABLES = 4
 """Maximum number of cores with one table each; more cores share one table."""
@@ -18,8 +19,6 @@ def cycle_tables(found: dict[str, Any], title: str) -> list[Table]:
 
     found : result of `cycle_rows` or `frames_rows`
     """
-    from mapper.results.summary import summary
-    from mapper.results.tables import columns
 
     cycles = max(1, found["cycles"])
     tables = [summary(f"{title}, cycle by cycle", _times(found))]
@@ -40,9 +39,6 @@ def cycle_tables(found: dict[str, Any], title: str) -> list[Table]:
 
 def cycle_lines(found: dict[str, Any]) -> list[Row]:
     """Return the summary rows of a cycle-accurate run: times, and the longest stall."""
-    from mapper.report.compiled.chiprun import longest_wait
-    from mapper.results.summary import Row
-
     rows = _times(found)
     stalls = [(wait, core["core"]) for core in found["cores"] if (wait := longest_wait(core))]
     if stalls:
@@ -54,8 +50,6 @@ def cycle_lines(found: dict[str, Any]) -> list[Row]:
 
 def _times(found: dict[str, Any]) -> list[Row]:
     """Return the times of a cycle-accurate run."""
-    from mapper.results.summary import Row
-
     if "frames" not in found:
         rows = [Row("cycles per frame", found["cycles"])]
     else:
@@ -86,7 +80,6 @@ def _times(found: dict[str, Any]) -> list[Row]:
 def _row(core: dict[str, Any], cycles: int) -> tuple[Any, ...]:
     """Return a table row of a core: cycles, busy shares of its units, and its longest external
     stall."""
-    from mapper.report.compiled.chiprun import longest_wait
 
     x, y = core["core"]
     shares = (_share(count, cycles) for count in core["busy"].values())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.table import Table
 
 from chipsim.noc.load import measure_load
 from chipsim.noc.mesh import Mesh
@@ -11,11 +13,8 @@ from chipsim.noc.saturation import TOLERANCE, Saturation, find_saturation
 from chipsim.traffic.links import DIRECTIONS, existing
 from mapper.evaluation.offered_load import Offered, busiest_links
 from mapper.monitoring.callbacks import OnFraction, ignore
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from mapper.results.summary import Row
+from mapper.results.summary import GAP, Row
+from mapper.results.tables import columns, facts, number
 
 MODEL = {
     "simulated": "the mesh alone: routers, links and packets of one flit between different cores",
@@ -149,9 +148,6 @@ def _mean(values: Any) -> float:
 
 def summary_rows(found: dict[str, Any]) -> list[Row]:
     """Return the lines of the summary: throughput, latency, busiest link, saturation."""
-    from mapper.results.summary import GAP, Row
-    from mapper.results.tables import number
-
     if not found["packets"]:
         return [Row("traffic between cores", "none")]
     latency, links = found["latency"], found["links"]
@@ -175,8 +171,6 @@ def summary_rows(found: dict[str, Any]) -> list[Row]:
 
 def tables(found: dict[str, Any], title: str) -> list[Table]:
     """Return the result as tables for display."""
-    from mapper.results.tables import columns, facts
-
     latency = found["latency"]
     rows: list[tuple[str, Any]] = [
         ("cycles measured, after warm-up of", f"{found['cycles']:,}, {found['warmup']:,}"),

@@ -6,7 +6,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mapper.errors import UsageError
+from storage.errors import BadInputError
+from storage.formats.base import kept_weights
+from storage.formats.objects import NeuronProperties, write_edges, write_matrix, write_networkx
 from storage.store.network import ID, POPULATION, NetworkFile
 
 if TYPE_CHECKING:
@@ -18,9 +23,6 @@ def write_object(source: Source, path: Path, effort: Effort) -> None:
 
     Raises `UsageError` for other objects, or if the object is not a valid network.
     """
-    from storage.errors import BadInputError
-    from storage.formats.base import kept_weights
-    from storage.formats.objects import NeuronProperties, write_edges, write_matrix, write_networkx
 
     network = source.network
     rates: Any = None if source.word is not None else source.rates  # files of rates are read later
@@ -62,7 +64,6 @@ def names_of(network: Any, opened: NetworkFile) -> Any:
     Names are the nodes of a networkx graph, or the ids of a file whose ids have gaps. Ids that are
     not unique come with their populations, as pairs (population, id).
     """
-    import numpy as np
 
     if _is_networkx(network):
         return list(network.nodes)

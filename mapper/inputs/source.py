@@ -14,16 +14,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from mapper.errors import MapperError, UsageError
 from mapper.inputs.listener import Listener
 from mapper.results.output_folder import IMPORTED
+from mapper.resume.resume import is_whole
 from storage.blobs.readahead import buffer_of
 from storage.files import writing
+from storage.formats.columns import ColumnNames
+from storage.formats.columns import said as said_of_columns
+from storage.formats.rates import read_rates
+from storage.store.meta import NetworkMeta
 from storage.store.network import NetworkFile, is_network_name
+from storage.store.rates import write_rated, write_uniform
 from storage.store.traffic import (
     RATES_ERROR,
     RATES_ROUNDED,
@@ -35,10 +42,6 @@ from storage.store.traffic import (
     sum_error,
     traffic_of,
 )
-
-if TYPE_CHECKING:
-    from storage.formats.columns import ColumnNames
-    from storage.store.meta import NetworkMeta
 
 UNRATED = "unrated.bin"  # the network before rates are assigned
 RATES_WORDS = (UNIFORM, WEIGHTS)
@@ -122,7 +125,6 @@ def open_source(
     keep_in : folder for files that are written; None uses a temporary folder
     resume : use files of an earlier run in that folder
     """
-    from mapper.resume.resume import is_whole
 
     if source.made is not None:
         with folder_for(keep_in) as folder:
@@ -175,8 +177,6 @@ def _open_plain(
     resume: bool = False,
 ) -> Iterator[NetworkFile]:
     """Open the input without assigning rates; name : of the file that is written."""
-    from mapper.resume.resume import is_whole
-
     network = source.network
     if isinstance(network, NetworkFile):
         require_weights(source.word, network)
@@ -269,10 +269,6 @@ def give_rates(
     source: Source, network: NetworkFile, destination: Path, effort: Effort
 ) -> NetworkMeta:
     """Write the network with the rates of the source; return the metadata of the copy."""
-    import numpy as np
-
-    from storage.formats.rates import read_rates
-    from storage.store.rates import write_rated, write_uniform
 
     threads = effort.threads
     if source.word == UNIFORM:
@@ -298,7 +294,6 @@ def losses_of(meta: NetworkMeta, asked: bool) -> Iterator[str]:
 
     asked : the user specified the rates
     """
-    from storage.formats.columns import said as said_of_columns
 
     columns = said_of_columns(meta.provenance)
     if columns is not None:

@@ -6,13 +6,23 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rich.table import Table
+
+from mapper.results.activity import (
+    PACKETS,
+    are_spikes,
+    core_cast_line,
+    energy_line,
+    multicast_line,
+    same_activity,
+    traffic_line,
+    unicast_line,
+)
 from mapper.results.fitted import FittedTable, Head
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from mapper.planning.plan import Plan
     from mapper.planning.workers import WorkerPlan
 
@@ -71,14 +81,6 @@ def quality(
     traffic : `network.traffic` of the report, None if the report has none
     delivery : the packets that the chip sends
     """
-    from mapper.results.activity import (
-        PACKETS,
-        core_cast_line,
-        multicast_line,
-        same_activity,
-        traffic_line,
-        unicast_line,
-    )
 
     one, many, cast = _unicast(metrics, traffic), _multicast(metrics), _core_cast(metrics)
     rest: list[tuple[str, Any]] = [
@@ -174,8 +176,6 @@ def _machine(metrics: Mapping[str, Any]) -> list[Table]:
 
 def _energy(metrics: Mapping[str, Any], traffic: Mapping[str, Any] | None) -> list[Table]:
     """Return the energy by part; empty for chips without energy figures."""
-    from mapper.results.activity import energy_line
-
     found = metrics.get("energy_parts")
     if found is None:
         return []
@@ -191,8 +191,6 @@ def _energy(metrics: Mapping[str, Any], traffic: Mapping[str, Any] | None) -> li
 
 def _ticks(metrics: Mapping[str, Any], traffic: Mapping[str, Any] | None) -> list[tuple[str, Any]]:
     """Return the cycles per tick; empty for chips without timing."""
-    from mapper.results.activity import are_spikes
-
     if "tick_cycles" not in metrics:
         return []
     bound = str(metrics["tick_bound"]).replace("_", " ")
@@ -215,7 +213,6 @@ def _noc_latency(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
 def _unicast(
     metrics: Mapping[str, Any], traffic: Mapping[str, Any] | None
 ) -> list[tuple[str, Any]]:
-    from mapper.results.activity import are_spikes
 
     spikes = are_spikes(traffic)
     return [

@@ -14,6 +14,7 @@ from mapper.settings import Settings
 from mapper.version import version
 from storage.errors import BadInputError, StorageWarning
 from storage.files import real_path, write_file
+from storage.store.network import NetworkFile, is_network_name
 
 # identity of a network file, see its `identity`
 NETWORK_KEYS = ("network bytes", "network checksum")
@@ -33,8 +34,6 @@ def describe_run(network: Path, chip: Chip, settings: Settings) -> dict[str, Any
 
 def _describe_network(network: Path) -> dict[str, Any]:
     """Return the identity of a network; for a network file it is independent of the path."""
-    from storage.store.network import NetworkFile, is_network_name
-
     if is_network_name(network):
         with NetworkFile(network) as opened:
             return dict(zip(NETWORK_KEYS, opened.identity, strict=True))
@@ -100,7 +99,6 @@ def is_whole(network: Path, threads: int) -> bool:
 
     It gets this name only when it is complete, but a crash of the machine may damage it.
     """
-    from storage.store.network import NetworkFile
 
     if not network.is_file():
         return False
