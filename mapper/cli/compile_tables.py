@@ -50,7 +50,6 @@ def ablate(
 
     For several cores also print latency and initiation interval, and other placements.
     """
-
     rows = ablation(compiling, target)
     several = rows[0].latency is not None
     heads = ["without", "cycles", "ratio", "SQNR, dB"]
@@ -258,7 +257,6 @@ def explain_tables(rows: list[NodeRow], title: str) -> list[Table]:
 
     Consecutive nodes with equal entries, such as constants, share a row.
     """
-
     text = Text(title, "table.title")
     table = Table(title=text, box=box.SIMPLE, title_justify="left", padding=(0, 1, 0, 0))
     for head, width in (("node", SHOWN), ("operator", 13), ("where", 8), ("why", REASON)):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import Progress
 
 from mapper.kernels import warmup
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 def compile_once(console: Console, works: Iterable[str], threads: int) -> warmup.Compiled:
@@ -16,8 +15,6 @@ def compile_once(console: Console, works: Iterable[str], threads: int) -> warmup
 
     Only the first use after an installation compiles. Times reported by a run exclude compilation.
     """
-    from rich.progress import Progress
-
     with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
         task = bar.add_task("compiling kernels", total=1.0, visible=False)
 

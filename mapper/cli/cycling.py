@@ -19,7 +19,6 @@ def cycle_tables(found: dict[str, Any], title: str) -> list[Table]:
 
     found : result of `cycle_rows` or `frames_rows`
     """
-
     cycles = max(1, found["cycles"])
     tables = [summary(f"{title}, cycle by cycle", _times(found))]
     if len(found["cores"]) > MOST_TABLES:
@@ -80,7 +79,6 @@ def _times(found: dict[str, Any]) -> list[Row]:
 def _row(core: dict[str, Any], cycles: int) -> tuple[Any, ...]:
     """Return a table row of a core: cycles, busy shares of its units, and its longest external
     stall."""
-
     x, y = core["core"]
     shares = (_share(count, cycles) for count in core["busy"].values())
     wait = longest_wait(core)

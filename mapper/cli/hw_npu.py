@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import Any
 
+from rich.table import Table
+
+from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
+from hw.flow.netlist import Cells, Netlist, cells
+from hw.flow.yosys import require_yosys
+from hw.npu.memories.memories import NpuMemories
+from hw.npu.synthesis import Difference, chip_netlist, core_netlist, differences
 from mapper.cli import options as common
-from mapper.cli.hw_cells import DEPTH
+from mapper.cli.hw_cells import DEPTH, cells_row, cells_table, teller
+from mapper.compiler.multicore.ports import nearest, ports_of
 from mapper.errors import MapperError, UsageError
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from chipsim.chip.npu_shape import NpuShape
-    from hw.flow.netlist import Cells, Netlist
-    from hw.npu.synthesis import Difference
+from mapper.results.tables import columns, facts
 
 OTHERS = ("axon_bits", "mesh_only", "borders", "machine", "host_output")
 """Options for chips without NPUs."""
@@ -22,8 +25,6 @@ OTHERS = ("axon_bits", "mesh_only", "borders", "machine", "host_output")
 
 def named_npu(text: str) -> NpuShape:
     """Return the NPU of a preset or chip file; raise `UsageError` for an unknown name."""
-    from chipsim.chip.npu_shape import NPU_SHAPES
-
     if text in NPU_SHAPES:
         return NPU_SHAPES[text]
     if not text.strip().lower().endswith(".toml"):
@@ -43,12 +44,6 @@ def core_result(
     write : function that writes the Verilog of a netlist and returns its size in bytes
     others : options of cores with neurons, which must not be given
     """
-    from hw.flow.yosys import require_yosys
-    from hw.npu.memories.memories import NpuMemories
-    from hw.npu.synthesis import chip_netlist, core_netlist
-    from mapper.compiler.multicore.ports import nearest, ports_of
-    from mapper.results.tables import facts
-
     for name in (*OTHERS, *others):
         if getattr(options, name) not in (None, False, []):
             option = name.replace("_", "-")
@@ -57,7 +52,7 @@ def core_result(
         raise UsageError("--depth sets buffers of the mesh; add --chip, or omit it")
     shape = named_npu(options.npu)
     bits = NpuMemories(shape).bits()
-    described = _described(shape)
+    described = asdict(shape)
     result: dict[str, Any] = {"npu": described, "memory_bits": bits}
     result |= {"chip": None, "verilog": None, "modules": None, "differences": None}
     tables = [facts(f"NPU {shape.name}", described), facts("memory bits", bits)]
@@ -88,21 +83,10 @@ def core_result(
     return result, tables
 
 
-def _described(shape: NpuShape) -> dict[str, Any]:
-    """Return the parameters of an NPU by name."""
-    from dataclasses import asdict
-
-    return asdict(shape)
-
-
 def _count(
     options: argparse.Namespace, shape: NpuShape, design: Netlist, result: dict[str, Any],
     tables: list[Table],
 ) -> None:  # fmt: skip
-    from hw.flow.netlist import cells
-    from hw.npu.synthesis import differences
-    from mapper.cli.hw_cells import cells_row, cells_table, teller
-    from mapper.results.tables import columns
 
     note, keep = teller(options), options.keep_multipliers
     counted: list[Cells] = cells(design, note, keep)

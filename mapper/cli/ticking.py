@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from chipsim.chip.model import Chip
+from chipsim.chip.presets import from_fields
 from mapper.cli import options as common
 from mapper.cli import terminal
+from mapper.cli.report import rewrite_page
 from mapper.errors import MapperError
-
-if TYPE_CHECKING:
-    from chipsim.chip.model import Chip
-    from storage.store.network import NetworkFile
+from mapper.evaluation.ticks import TICKS, TickRequest, simulate_ticks
+from mapper.exports.base import NEURON_OPTIONS, WIDTHS
+from mapper.results.output import network_of, write_report
+from mapper.results.tables import facts, tick_rows
+from storage.formats.trains import read_trains, save_trains
+from storage.store.network import NetworkFile
 
 
 def run_ticks(options: argparse.Namespace, report: dict[str, Any]) -> int:
     """Run ticks of a mapping, add `ticks` to its report, and rewrite its page."""
-    from chipsim.chip.presets import from_fields
-    from mapper.cli.report import rewrite_page
-    from mapper.results.output import network_of, write_report
-    from mapper.results.tables import facts, tick_rows
-    from storage.store.network import NetworkFile
-
     chip = from_fields(report["chip"], f"{options.path}: chip of the report")
     with NetworkFile(network_of(options.path, options.network, report)) as network:
         found = (_at_random if options.spikes is None else _in_spikes)(options, network, chip)
@@ -38,8 +37,6 @@ def run_ticks(options: argparse.Namespace, report: dict[str, Any]) -> int:
 
 def _at_random(options: argparse.Namespace, network: NetworkFile, chip: Chip) -> dict[str, Any]:
     """Run ticks in which neurons spike at random."""
-    from mapper.evaluation.ticks import TICKS, TickRequest, simulate_ticks
-
     request = TickRequest(options.ticks or TICKS, options.depth, options.seed)
     common.compile_kernels(options, "simulate/ticks")
     with terminal.fraction_bar(options, "simulating") as progress:
@@ -53,10 +50,7 @@ def _in_spikes(options: argparse.Namespace, network: NetworkFile, chip: Chip) ->
     from hw.core.shape import DEEPEST
     from hw.errors import HwError
     from mapper.evaluation.spiking import play
-    from mapper.evaluation.ticks import TICKS
-    from mapper.exports.base import NEURON_OPTIONS, WIDTHS
     from mapper.exports.hardware_network import core_network, tables_of
-    from storage.formats.trains import read_trains, save_trains
 
     neuron = {name: getattr(options, name) for name in NEURON_OPTIONS}
     neuron = {name: value for name, value in neuron.items() if value is not None}

@@ -23,7 +23,6 @@ def write_object(source: Source, path: Path, effort: Effort) -> None:
 
     Raises `UsageError` for other objects, or if the object is not a valid network.
     """
-
     network = source.network
     rates: Any = None if source.word is not None else source.rates  # files of rates are read later
     weights, _ = kept_weights(source.weights_are or "rate", True, source.word)
@@ -64,7 +63,6 @@ def names_of(network: Any, opened: NetworkFile) -> Any:
     Names are the nodes of a networkx graph, or the ids of a file whose ids have gaps. Ids that are
     not unique come with their populations, as pairs (population, id).
     """
-
     if _is_networkx(network):
         return list(network.nodes)
     if ID not in opened.meta.attributes:

@@ -125,7 +125,6 @@ def open_source(
     keep_in : folder for files that are written; None uses a temporary folder
     resume : use files of an earlier run in that folder
     """
-
     if source.made is not None:
         with folder_for(keep_in) as folder:
             _link(source.made, folder / IMPORTED)
@@ -269,7 +268,6 @@ def give_rates(
     source: Source, network: NetworkFile, destination: Path, effort: Effort
 ) -> NetworkMeta:
     """Write the network with the rates of the source; return the metadata of the copy."""
-
     threads = effort.threads
     if source.word == UNIFORM:
         return write_uniform(network, destination, threads)
@@ -294,7 +292,6 @@ def losses_of(meta: NetworkMeta, asked: bool) -> Iterator[str]:
 
     asked : the user specified the rates
     """
-
     columns = said_of_columns(meta.provenance)
     if columns is not None:
         yield f"note: {columns}"

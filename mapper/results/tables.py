@@ -81,7 +81,6 @@ def quality(
     traffic : `network.traffic` of the report, None if the report has none
     delivery : the packets that the chip sends
     """
-
     one, many, cast = _unicast(metrics, traffic), _multicast(metrics), _core_cast(metrics)
     rest: list[tuple[str, Any]] = [
         ("cores used", metrics["cores_used"]),

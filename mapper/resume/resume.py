@@ -99,7 +99,6 @@ def is_whole(network: Path, threads: int) -> bool:
 
     It gets this name only when it is complete, but a crash of the machine may damage it.
     """
-
     if not network.is_file():
         return False
     try:
