@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
 from mapper.cli import terminal
-from mapper.cli.formats import for_formats, list_formats
+from mapper.cli.formats import list_formats
 from mapper.cli.hw import CORE_OPTIONS
 from mapper.cli.neurons import add_neurons
 from mapper.cli.options import above_zero
@@ -84,7 +84,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _takers(option: str) -> str:
     """Return the mapping formats with an option, for its help."""
-    return for_formats(each.name for each in MAPPINGS.values() if option in each.options)
+    names = ", ".join(each.name for each in MAPPINGS.values() if option in each.options)
+    return f" ({names})"
 
 
 def run(options: argparse.Namespace) -> int:

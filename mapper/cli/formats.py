@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from itertools import zip_longest
 from textwrap import wrap
 from typing import Protocol
@@ -36,8 +36,3 @@ def list_formats(formats: Collection[Format]) -> str:
             fillvalue="",
         )
     )
-
-
-def for_formats(names: Iterable[str]) -> str:
-    """Return the formats with an option, as the end of its help."""
-    return f" ({', '.join(names)})"

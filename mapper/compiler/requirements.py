@@ -5,11 +5,14 @@ from __future__ import annotations
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.settings import CompileSettings
-from mapper.errors import MapperError
+from mapper.errors import MapperError, UsageError
 
 
 def require_core(shape: NpuShape, settings: CompileSettings) -> None:
-    """Raise `MapperError` that names the missing unit of a core, and the presets that have it."""
+    """Raise `UsageError` for options that a core cannot have, with the presets that have its unit.
+
+    Raises `MapperError` for a core that programs cannot use.
+    """
     if shape.rows != shape.columns:
         raise MapperError(
             f"npu {shape.name}: {shape.rows} rows and {shape.columns} columns; programs need "
@@ -17,14 +20,14 @@ def require_core(shape: NpuShape, settings: CompileSettings) -> None:
         )
     if settings.few_channels == "core" and not shape.filters:
         names = ", ".join(name for name, one in NPU_SHAPES.items() if one.filters)
-        raise MapperError(
+        raise UsageError(
             f"--few-channels core needs a window unit, which {shape.name} does not have; use "
             f"auto or host, or --npu with one of {names}"
         )
     if settings.bits == 16:
-        require_dual(shape, "--bits 16")
+        require_dual(shape, "--bits 16", UsageError)
     if settings.dual in ("pixels", "kernels"):
-        require_dual(shape, f"--dual {settings.dual}")
+        require_dual(shape, f"--dual {settings.dual}", UsageError)
 
 
 def require_bits(graph: Graph, shape: NpuShape) -> None:
@@ -34,11 +37,11 @@ def require_bits(graph: Graph, shape: NpuShape) -> None:
             require_dual(shape, f"{tensor.name!r} is stored in 16 bits, and")
 
 
-def require_dual(shape: NpuShape, what: str) -> None:
-    """Raise `MapperError` if a core has no multiplier of 16 bits."""
+def require_dual(shape: NpuShape, what: str, error: type[MapperError] = MapperError) -> None:
+    """Raise an error if a core has no multiplier of 16 bits."""
     if shape.multiplier != "dual":
         names = ", ".join(name for name, one in NPU_SHAPES.items() if one.multiplier == "dual")
-        raise MapperError(
+        raise error(
             f"{what} needs a core with a dual multiplier, which {shape.name} does not have; "
             f"use --npu with one of {names}"
         )

@@ -163,6 +163,7 @@ BAD = [
     (("--calibrate", "none.npz"), 1, "none.npz"),
     (("--calibrate", "samples.npz", "--npu", "large"), 2, "give one of npu"),
     (("--calibrate", "samples.npz", "--npu", "tiny"), 3, "memory: "),
+    (("--calibrate", "samples.npz", "--bits", "16"), 2, "--bits 16 needs a core with a dual"),
     (("--calibrate", "samples.npz", "--headroom", "0"), 2, "--headroom is 0"),
     (("--calibrate", "samples.npz", "--keep", "nobody"), 1, "has no node 'nobody'"),
     (("--calibrate", "wide.npy"), 1, "wide.npy"),
