@@ -5,23 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from itertools import zip_longest
 from textwrap import wrap
-from typing import Protocol
+
+from mapper.exports.base import MappingExporter
+from storage.formats.base import Exporter, Importer
 
 WIDTH, ENDINGS = 80, 22
 
 
-class Format(Protocol):
-    """Attributes common to the formats of all registries."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def about(self) -> str: ...
-    @property
-    def extensions(self) -> tuple[str, ...]: ...
-
-
-def list_formats(formats: Collection[Format]) -> str:
+def list_formats(formats: Collection[Importer | Exporter | MappingExporter]) -> str:
     """Return aligned lines with the name, extensions and description of each format."""
     names = max(len(each.name) for each in formats)
     endings = {each.name: wrap(" ".join(each.extensions), ENDINGS) for each in formats}
