@@ -47,8 +47,7 @@ from hw.core.shape import CoreShape
 from hw.run import ChipSimulator
 from hw.tables import make_tables
 from mapper import map_network
-from mapper.evaluation.routes import mapped_routes
-from mapper.evaluation.ticks import random_ticks
+from mapper.evaluation.ticks import mapped_routes, random_ticks
 from mapper.results.tables import columns
 from mapper.scoring.measure import measure_network
 from storage.store.network import RATE, NetworkFile

@@ -14,7 +14,7 @@ from chipsim.noc.deliver import deliver
 from chipsim.noc.mesh import Mesh
 from chipsim.ticks.run import TickSimulator
 from mapper.evaluation.offered_load import offered_load
-from mapper.evaluation.routes import mapped_routes
+from mapper.evaluation.ticks import mapped_routes
 from mapper.results.mapping_file import load_mapping
 from mapper.results.output import read_report
 from mapper.scoring.measure import measure_network

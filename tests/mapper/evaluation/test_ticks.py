@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from chipsim.noc.mesh import Mesh
-from mapper.evaluation.routes import mapped_routes
+from mapper.evaluation.ticks import mapped_routes
 from storage.store.network import RATE, NetworkFile
 from storage.store.writer import NetworkWriter
 from tests.mapper.conftest import Run
