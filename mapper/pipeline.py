@@ -133,7 +133,7 @@ def _announce(
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """The two tasks of a run, each in a thread of its own: mapping, and scoring the result.
+    """The two tasks of a run, each run in a separate thread: mapping, and scoring the result.
 
     chip : its cores have the neurons that `fill` allows
     """
