@@ -14,7 +14,6 @@ from rich.table import Table
 from mapper.cli import compile_tables, terminal
 from mapper.cli import options as common
 from mapper.cli.compile_tables import compared_rows
-from mapper.cli.cycling import cycle_lines, cycle_tables
 from mapper.compiler.artifacts.chip_cycles import CHECKED, FRAMES, frames_rows, run_frames
 from mapper.compiler.artifacts.cycles import cycle_rows, run_cycles
 from mapper.compiler.artifacts.dump import Dump
@@ -34,6 +33,7 @@ from mapper.compiler.artifacts.simulate import (
 )
 from mapper.compiler.quantisation.score import require_classes
 from mapper.errors import BAD_INPUT, UsageError
+from mapper.report.compiled.chiprun import longest_wait
 from mapper.report.make import PAGE
 from mapper.results.output_folder import output_folder, writing_into
 from mapper.results.summary import GAP, Row, next_steps, summary
@@ -41,6 +41,7 @@ from mapper.results.tables import columns, facts
 from storage.samples import SampleForm, Samples, open_samples, require_samples
 
 CLOCK = 500.0  # default, MHz
+MOST_TABLES = 4  # cores with one table of cycles each; more cores share one table
 JUDGED_AT_ONCE = 8  # frames per batch whose maps are kept for the comparison
 
 
@@ -283,3 +284,79 @@ def classes_of(values: dict[str, NDArray[Any]]) -> NDArray[np.int64]:
     if rows and rows[0].dtype.kind in "iu":
         return rows[0][:, 0].astype(np.int64)
     return np.zeros(len(next(iter(values.values()))), np.int64)
+
+
+def cycle_tables(found: dict[str, Any], title: str) -> list[Table]:
+    """Return tables of cycles, and of busy and stall shares of the units of each core.
+
+    found : result of `cycle_rows` or `frames_rows`
+    """
+    cycles = max(1, found["cycles"])
+    tables = [summary(f"{title}, cycle by cycle", _times(found))]
+    if len(found["cores"]) > MOST_TABLES:
+        heads = ("core", "cycles", *found["cores"][0]["busy"], "longest stall")
+        return [*tables, columns("cores", heads, [_row(one, cycles) for one in found["cores"]])]
+    for core in found["cores"]:
+        x, y = core["core"]
+        units = list(core["busy"])
+        body = [("busy", *(_share(core["busy"][unit], cycles) for unit in units))]
+        for cause in core["waits"][units[0]]:
+            waits = [core["waits"][unit][cause] for unit in units]
+            if any(waits):
+                body.append((f"stall: {cause}", *(_share(one, cycles) for one in waits)))
+        tables.append(columns(f"units of core ({x}, {y})", ("", *units), body))
+    return tables
+
+
+def cycle_lines(found: dict[str, Any]) -> list[Row]:
+    """Return the summary rows of a cycle-accurate run: times, and the longest stall."""
+    rows = _times(found)
+    stalls = [(wait, core["core"]) for core in found["cores"] if (wait := longest_wait(core))]
+    if stalls:
+        (count, cause), (x, y) = max(stalls, key=lambda one: one[0][0])
+        share = _share(count, max(1, found["cycles"]))
+        rows.append(Row("longest stall", share, f"{cause}, core ({x}, {y})"))
+    return rows
+
+
+def _times(found: dict[str, Any]) -> list[Row]:
+    """Return the times of a cycle-accurate run."""
+    if "frames" not in found:
+        rows = [Row("cycles per frame", found["cycles"])]
+    else:
+        bound = found["bound"]
+        rows = [
+            Row("frames", found["frames"]),
+            Row("load cycles", found["loading"], "once"),
+            Row("latency", found["latency"], "cycles"),
+        ]
+        if found["period"] is not None:
+            rows.append(Row("initiation interval", found["period"], "cycles"))
+            if found["mean_period"] != found["period"]:
+                rows.append(Row("average interval", found["mean_period"], "cycles"))
+        rows += [
+            Row("bottleneck", f"{bound['cycles']:,.0f}", f"cycles per frame, {bound['where']}"),
+            Row(
+                "frames per second", f"{found['frames_per_second']:,.0f}",
+                f"at {found['clock_mhz']:g} MHz",
+            ),
+            Row("flits per frame", found["busiest_link"], "on the busiest link"),
+            Row("flit hops per frame", found["flit_hops"]),
+        ]  # fmt: skip
+    if found["bytes_compared"]:
+        rows.append(Row("bytes compared", found["bytes_compared"], "equal to the functional run"))
+    return rows
+
+
+def _row(core: dict[str, Any], cycles: int) -> tuple[Any, ...]:
+    """Return a table row of a core: cycles, busy shares of its units, and its longest external
+    stall."""
+    x, y = core["core"]
+    shares = (_share(count, cycles) for count in core["busy"].values())
+    wait = longest_wait(core)
+    waits_for = "" if wait is None else f"{wait[1]}, {_share(wait[0], cycles)}"
+    return f"({x}, {y})", core["alone"], *shares, waits_for
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f} %"
