@@ -8,24 +8,19 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from chipsim.chip.model import Chip
 from mapper.errors import as_mapper_errors
-from mapper.limits.relays import RelayNeurons
-from mapper.results.activity import traffic_in
-from mapper.results.loads import TRAFFIC, Loads, save_loads
-from mapper.results.mapping_file import save_mapping_in
-from mapper.results.output import CONSTRAINTS, LOG, write_report
-from mapper.results.output_folder import IMPORTED, output_folder
-from mapper.results.tables import number
-from mapper.settings import Settings
-from storage.files import write_file
-from storage.scratch.nameless import NamelessFile
-from storage.store.traffic import describe
+
+if TYPE_CHECKING:
+    from chipsim.chip.model import Chip
+    from mapper.limits.relays import RelayNeurons
+    from mapper.results.loads import Loads
+    from mapper.settings import Settings
+    from storage.scratch.nameless import NamelessFile
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,6 +79,11 @@ class NetworkMapping:
         """
         from mapper.report.make import PAGE, write_page
         from mapper.report.view import make_view
+        from mapper.results.loads import TRAFFIC, save_loads
+        from mapper.results.mapping_file import save_mapping_in
+        from mapper.results.output import CONSTRAINTS, LOG, write_report
+        from mapper.results.output_folder import IMPORTED, output_folder
+        from storage.files import write_file
 
         path = Path(folder)
         report = self.to_json()
@@ -116,6 +116,10 @@ class NetworkMapping:
 
     def _facts(self) -> list[tuple[str, str]]:
         """Return the key figures as pairs of name and text."""
+        from mapper.results.activity import traffic_in
+        from mapper.results.tables import number
+        from storage.store.traffic import describe
+
         network, metrics = self._report["network"], self.metrics
         return [
             ("neurons", number(network["neurons"])),
