@@ -1,4 +1,4 @@
-"""Helpers that read the exported mapping: cores, attributes, synapses."""
+"""Helpers that read the exported mapping: cores, attributes, synapses, spikes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+from numpy.typing import NDArray
 
+from hw.core.network import NO_LEAK
+from mapper.exports.core_numbers import CoreNumbers
 from storage.store.network import NetworkFile
 from tests.mapper.helpers import synapses_of
 
@@ -20,6 +24,48 @@ unavailable = [11]
 energy_router = 1.5
 energy_link = 2.5
 """
+
+
+def sanafe_chip(network: str = "a.yaml", arch: str = "a.arch.yaml") -> Any:
+    """Return SANA-FE's simulator of exported files; skips the test without SANA-FE."""
+    sanafe: Any = pytest.importorskip("sanafe")
+    read = sanafe.load_arch(arch)
+    chip = sanafe.SpikingChip(read)
+    chip.load(sanafe.load_net(network, read))
+    return chip
+
+
+def sanafe_spikes(chip: Any, ticks: int, neurons: int) -> NDArray[np.bool_]:
+    """Return the spikes of all neurons, shape (ticks, neurons)."""
+    found = np.zeros((ticks, neurons), bool)
+    for tick, spikes in enumerate(chip.sim(ticks, spike_trace=True)["spike_trace"]):
+        for spike in spikes:
+            found[tick, int(str(spike).split(".")[1])] = True
+    return found
+
+
+def spikes_of(numbers: CoreNumbers, told: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the spikes of an integer network according to docs/core.md, without saturation.
+
+    told : spikes of the inputs, shape (ticks, inputs); inputs spike only as told
+    """
+    network, inputs = numbers.network, np.flatnonzero(numbers.inputs)
+    leak = np.full(network.neurons, NO_LEAK) if network.leak is None else network.leak
+    potential, spikes = network.potential.copy(), np.zeros(network.neurons, bool)
+    found = np.zeros((len(told), network.neurons), bool)
+    for tick, row in enumerate(told):
+        total = np.zeros(network.neurons, np.int64)
+        np.add.at(total, network.target, network.weight * spikes[network.source])
+        lost = np.where(leak == NO_LEAK, 0, potential >> np.maximum(leak, 0))
+        potential = potential - lost + total + network.bias
+        spikes = potential >= network.threshold
+        potential = np.where(
+            spikes, np.where(network.subtract == 1, potential - network.threshold, 0), potential
+        )
+        assert not spikes[inputs].any()
+        spikes[inputs] = row
+        found[tick] = spikes
+    return found
 
 
 def core_of(out: Path) -> Array:

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from hw.core.network import NO_LEAK
 from hw.core.shape import CoreShape
 from mapper.errors import MapperError
-from mapper.exports.core_numbers import CoreNumbers, core_numbers
+from mapper.exports.core_numbers import core_numbers
 from mapper.exports.model import NeuronModel
+from tests.mapper.exports.mapped import spikes_of
 
 TICKS = 30
-INPUT = 0  # the first neuron of each network
 
 
 def model(
@@ -43,23 +43,6 @@ def model(
         ~cells,
         (),
     )
-
-
-def spikes(numbers: CoreNumbers, told: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the spikes of the cells according to docs/core.md, without saturation."""
-    network = numbers.network
-    leak = np.full(network.neurons, NO_LEAK) if network.leak is None else network.leak
-    v, fires, found = network.potential.copy(), np.zeros(network.neurons, bool), []
-    for now in told:
-        total = np.zeros(network.neurons, np.int64)
-        np.add.at(total, network.target, network.weight * fires[network.source])
-        v = v - np.where(leak == NO_LEAK, 0, v >> np.maximum(leak, 0)) + total + network.bias
-        fires = v >= network.threshold
-        v = np.where(fires, np.where(network.subtract == 1, v - network.threshold, 0), v)
-        assert not fires[INPUT]
-        fires[INPUT] = now
-        found.append(fires[1:])
-    return np.array(found)
 
 
 def expected(
@@ -96,7 +79,7 @@ def test_exact_multiples_spike_as_floating_point(data: st.DataObject) -> None:
     )
     numbers.network.require_fit(CoreShape())
     assert numbers.losses == ()
-    found = spikes(numbers, told)
+    found = spikes_of(numbers, told[:, None])[:, 1:]
     assert np.array_equal(found, expected(weights, threshold, bias, subtract, start, told))
 
 

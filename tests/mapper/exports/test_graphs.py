@@ -14,7 +14,7 @@ import pytest
 from storage.formats import import_network
 from storage.store.network import NetworkFile
 from tests.mapper.conftest import Run
-from tests.mapper.exports.mapped import HEIGHT, WIDTH, N, attribute, core_of, synapses
+from tests.mapper.exports.mapped import HEIGHT, WIDTH, N, attribute, core_of, sanafe_chip, synapses
 
 # Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
@@ -55,17 +55,11 @@ def test_metis_accepts_the_graph(out: Path, run: Run) -> None:
     assert pymetis.part_graph(3, lists)[1]
 
 
-def sanafe_net(name: str, arch: str) -> tuple[Any, Any, Any]:
-    sanafe = pytest.importorskip("sanafe")
-    chip = sanafe.load_arch(arch)
-    return sanafe, chip, sanafe.load_net(name, chip)
-
-
 def test_sanafe_reads_network_and_mapping(out: Path, run: Run) -> None:
     found = run("export", out, "a.yaml", "--threshold", "2.5", "--json").json()
     assert (found["synapses"], found["architecture"]) == (len(synapses()), "a.arch.yaml")
-    _, _, network = sanafe_net("a.yaml", "a.arch.yaml")
-    network.save("back.net", True)
+    sanafe: Any = pytest.importorskip("sanafe")
+    sanafe.load_net("a.yaml", sanafe.load_arch("a.arch.yaml")).save("back.net", True)
     expected = synapses()
     edges: dict[tuple[int, int], float] = {}
     places: dict[int, int] = {}
@@ -87,10 +81,7 @@ def test_sanafe_reads_network_and_mapping(out: Path, run: Run) -> None:
 def test_sanafe_counts_the_same_hops(out: Path, run: Run) -> None:
     """With every neuron spiking in every step, its energy equals the energy of the hops."""
     run("export", out, "a.yaml", "--threshold", "1", "--bias", "5")
-    sanafe, arch, network = sanafe_net("a.yaml", "a.arch.yaml")
-    chip = sanafe.SpikingChip(arch)
-    chip.load(network)
-    found = chip.sim(1)
+    found = sanafe_chip().sim(1)
     assert found["neurons_fired"] == N
     core = core_of(out)
     reached = {(s, int(core[t])) for s, t in synapses()}  # one message per core

@@ -17,14 +17,13 @@ import pytest
 from numpy.typing import NDArray
 
 from hw.chip import ChipDesign
-from hw.core.network import NO_LEAK
 from hw.core.shape import CoreShape
 from hw.run import ChipSimulator
 from mapper.exports.base import open_run
-from mapper.exports.core_numbers import CoreNumbers
 from mapper.exports.hardware_network import core_network, tables_of
 from storage.store.network import NetworkFile
 from tests.mapper.conftest import Run
+from tests.mapper.exports.mapped import sanafe_chip, sanafe_spikes, spikes_of
 
 nir = pytest.importorskip("nir")
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
@@ -166,7 +165,6 @@ def from_amaranth(out: Path, shape: CoreShape, options: dict[str, Any], told: Bo
 
 def from_sanafe(name: str, told: Bools) -> Bools:
     """Return the spikes of SANA-FE's simulator from exported files; told : spikes of the inputs."""
-    sanafe = pytest.importorskip("sanafe")
     lines, number, neurons = [], 0, 0
     for line in Path(name).read_text().splitlines():
         if "soma_hw_name" in line:
@@ -178,14 +176,8 @@ def from_sanafe(name: str, told: Bools) -> Bools:
         lines.append(line)
     assert number == told.shape[1]
     Path("logged.yaml").write_text("\n".join(lines) + "\n")
-    arch = sanafe.load_arch(str(Path(name).with_suffix(".arch.yaml")))
-    chip = sanafe.SpikingChip(arch)
-    chip.load(sanafe.load_net("logged.yaml", arch))
-    found = np.zeros((len(told), neurons), bool)
-    for tick, spikes in enumerate(chip.sim(len(told), spike_trace=True)["spike_trace"]):
-        for spike in spikes:
-            found[tick, int(str(spike).split(".")[1])] = True
-    return found
+    chip = sanafe_chip("logged.yaml", str(Path(name).with_suffix(".arch.yaml")))
+    return sanafe_spikes(chip, len(told), neurons)
 
 
 def from_simulate(
@@ -278,26 +270,6 @@ def test_a_graph_survives_the_round_trip(model: Case, run: Run) -> None:
     assert run("run", "back.nir", *words, "-o", "again").code == 0  # it can be mapped again
 
 
-def reference(numbers: CoreNumbers, told: Bools) -> Bools:
-    """Return the spikes of an integer network according to docs/core.md; inputs spike as told."""
-    network, inputs = numbers.network, np.flatnonzero(numbers.inputs)
-    leak = np.full(network.neurons, NO_LEAK) if network.leak is None else network.leak
-    potential, spikes = network.potential.copy(), np.zeros(network.neurons, bool)
-    found = np.zeros((len(told), network.neurons), bool)
-    for tick, row in enumerate(told):
-        arriving = np.where(spikes[network.source], network.weight, 0)
-        total = np.bincount(network.target, arriving, network.neurons).astype(np.int64)
-        lost = np.where(leak == NO_LEAK, 0, potential >> np.maximum(leak, 0))
-        potential = potential - lost + total + network.bias
-        spikes = potential >= network.threshold
-        potential = np.where(
-            spikes, np.where(network.subtract == 1, potential - network.threshold, 0), potential
-        )
-        spikes[inputs] = row
-        found[tick] = spikes
-    return found
-
-
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.parametrize(
@@ -344,7 +316,7 @@ def test_real_models(
             with NetworkFile(Path("net.bin")) as network:
                 numbers = core_network(network, shape, given)
             told = np.random.default_rng(4).random((ticks, numbers.inputs.sum())) < 0.3
-            expected = reference(numbers, told)
+            expected = spikes_of(numbers, told)
             assert expected[:, ~numbers.inputs].any()
         assert np.array_equal(from_tables(Path(target), told), expected)
         kept = [name for name in ("--tick-length", "--weight-bits") if name in words]

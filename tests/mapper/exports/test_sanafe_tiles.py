@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from chipsim.chip.model import Chip
 from chipsim.chip.presets import PRESETS, parse_chip
 from mapper.exports.sanafe import architecture
 from tests.mapper.conftest import Run
-from tests.mapper.exports.mapped import core_of, synapses
+from tests.mapper.exports.mapped import core_of, sanafe_chip, synapses
 from tests.mapper.report.made import random_folder
 
 SPENT = ChipEnergy(event=20.0, neuron=3.0, packet_out=8.0, packet_in=0.5)
@@ -51,13 +50,9 @@ def test_sanafe_energy_equals_the_metrics(run: Run, folder: Path) -> None:
     rate
     1; hops exclude the router of the first core.
     """
-    sanafe: Any = pytest.importorskip("sanafe")
     out = random_folder(folder / "out", TILES)
     run("export", out, "a.yaml", "--threshold", "1", "--bias", "5")
-    arch = sanafe.load_arch("a.arch.yaml")
-    chip = sanafe.SpikingChip(arch)
-    chip.load(sanafe.load_net("a.yaml", arch))
-    found = chip.sim(1)
+    found = sanafe_chip().sim(1)
     core = core_of(out)
     x, y = core % 6, core // 6
     reached = {(s, int(core[t])) for s, t in synapses("out.bin")}

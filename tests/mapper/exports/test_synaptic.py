@@ -19,6 +19,7 @@ from mapper.exports.sanafe import spikes_above
 from mapper.exports.synaptic import AS_STORED, MAGNITUDES
 from storage.store.writer import NetworkWriter
 from tests.mapper.conftest import Run, tree
+from tests.mapper.exports.mapped import sanafe_chip, sanafe_spikes
 
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 Fails = Callable[..., str]
@@ -172,20 +173,11 @@ def test_spikes_above_is_at_the_threshold(threshold: float) -> None:
 @pytest.mark.sample(0.25)
 def test_sanafe_and_the_hardware_spike_equally(plain: Path, run: Run) -> None:
     """Potentials that reach the threshold exactly spike in both, not one tick later."""
-    sanafe = pytest.importorskip("sanafe")
     options = ("--threshold", "3", "--bias", "1")
     assert run("export", plain, "a.yaml", *options, "-q").code == 0
     text = Path("a.yaml").read_text()
     Path("logged.yaml").write_text(text.replace("bias: 1}", "bias: 1, log_spikes: true}"))
-    arch = sanafe.load_arch("a.arch.yaml")
-    chip = sanafe.SpikingChip(arch)
-    chip.load(sanafe.load_net("logged.yaml", arch))
-    trace = chip.sim(20, spike_trace=True)["spike_trace"]
-    theirs = np.zeros((20, 6), bool)
-    for tick, spikes in enumerate(trace):
-        for spike in spikes:
-            theirs[tick, int(str(spike).split(".")[1])] = True
-
+    theirs = sanafe_spikes(sanafe_chip("logged.yaml"), 20, 6)
     shape = chip_shape(2, 2, CoreShape(neurons=8, axons=16, routes=32, synapses=32))
     network = read_spiking(plain / "network.bin", threshold=3, bias=1)
     ours, _ = simulate(network, shape, 20)
