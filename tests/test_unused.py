@@ -65,7 +65,14 @@ REASONS = {
 # calls.
 LOOKED_UP = {
     "mapper.cli": ("add_arguments", "run", "EPILOG", "FREQUENT", "topic"),
-    "mapper.exports": ("save",),
+    "mapper.exports": (
+        "save",
+        "save_csv",
+        "save_parquet",
+        "save_arrays",
+        "save_cores",
+        "save_partition",
+    ),  # fmt: skip
     "storage.formats": ("load", "save"),
     "hw": ("elaborate", "clocked"),
 }
