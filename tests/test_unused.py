@@ -72,7 +72,7 @@ LOOKED_UP = {
         "save_arrays",
         "save_cores",
         "save_partition",
-    ),  # fmt: skip
+    ),
     "storage.formats": ("load", "save"),
     "hw": ("elaborate", "clocked"),
 }
