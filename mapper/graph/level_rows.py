@@ -70,24 +70,12 @@ class MadeRows(Rows):
     """
 
     def __init__(self, source: LevelSource, scratch: Scratch) -> None:
-        self._source = source
+        self._source, self.block_size = source, source.block_size
         self._sizes = np.broadcast_to(np.int64(0), (source.sections.vertices,))  # uses no memory
         self.entries = int(source.entries.sum())
         self._cache = UnitCache(scratch, NAME, source.chunks, source.together, self._made)
         largest = max(1, MADE_BYTES * int(source.entries.max(initial=0)))
         self._turn = BoundedSemaphore(max(1, source.memory // largest))
-
-    @property
-    def block_size(self) -> int:
-        return self._source.block_size
-
-    @property
-    def chunks(self) -> int:
-        return self._source.chunks
-
-    def degrees(self) -> NDArray[np.int32]:
-        found = [np.diff(self.read(index).indptr) for index in range(self.chunks)]
-        return np.concatenate([np.empty(0, np.int64), *found]).astype(np.int32)
 
     def read(self, index: int) -> Chunk:
         chunk = Chunk(index * self.block_size, *self._cache.read(index))
@@ -120,7 +108,7 @@ class LevelRows(Rows):
     ) -> None:
         """Let workers build the rows."""
         self.executor: WorkerShardExecutor = executor
-        self._sizes, self._block_size = sizes, source.block_size
+        self._sizes, self.block_size = sizes, source.block_size
         self._degrees = np.empty(sizes.size, np.int32)
         self._heaviest = self.heaviest_row = 0
         for one in executor.each(measured, range(self.chunks)):
@@ -128,18 +116,6 @@ class LevelRows(Rows):
             self._heaviest = max(self._heaviest, one.heaviest)
             self.heaviest_row = max(self.heaviest_row, one.heaviest_row)
         self.entries = int(self._degrees.sum(dtype=np.int64))
-
-    @property
-    def heaviest(self) -> int:
-        return self._heaviest
-
-    @property
-    def block_size(self) -> int:
-        return self._block_size
-
-    @property
-    def chunks(self) -> int:
-        return -(-self.vertices // self._block_size)
 
     def degrees(self) -> NDArray[np.int32]:
         return self._degrees

@@ -79,26 +79,15 @@ class CachedRows(Rows):
     def __init__(self, graph: Graph, shift: int, scratch: Scratch) -> None:
         self._sizes = np.broadcast_to(np.int64(0), (graph.vertices,))  # uses no memory
         self._streamed = StreamedRows(graph, self._sizes, shift)
-        self.entries = graph.connections
+        self.entries, self.block_size = graph.connections, graph.block_size
         self._cache = RowCache(scratch, COPY, self._lists)
 
     def _lists(self, index: int) -> Lists:
         chunk = self._streamed.read(index)
         return chunk.indptr, chunk.ids, chunk.weights
 
-    @property
-    def block_size(self) -> int:
-        return self._streamed.block_size
-
-    @property
-    def chunks(self) -> int:
-        return self._streamed.chunks
-
-    def degrees(self) -> NDArray[np.int32]:
-        return self._streamed.degrees()
-
     def read(self, index: int) -> Chunk:
-        return Chunk(index * self._streamed.block_size, *self._cache.read(index))
+        return Chunk(index * self.block_size, *self._cache.read(index))
 
 
 class WorkedRows(StreamedRows):
@@ -136,10 +125,6 @@ class WorkedRows(StreamedRows):
     def _lists(self, index: int) -> Lists:
         chunk = super().read(index)
         return chunk.indptr, chunk.ids, chunk.weights
-
-    @property
-    def heaviest(self) -> int:
-        return self._heaviest
 
     def degrees(self) -> NDArray[np.int32]:
         return self._degrees

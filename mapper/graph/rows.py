@@ -38,14 +38,17 @@ class Rows(ABC):
     """A symmetric graph with sized vertices and int32 weights.
 
     entries : number of entries of all rows; approximate for a sampled graph
+    block_size : vertices per chunk, except for the last
     at_hand : whether all are in memory
     executor : runs passes over them; None for the thread team of a pass
     """
 
     entries: int
+    block_size: int
     at_hand: bool = False
     executor: WorkerShardExecutor | None = None
     _sizes: NDArray[np.int64]
+    _heaviest: int = int(ROW_LIMIT)
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -61,25 +64,24 @@ class Rows(ABC):
     @property
     def heaviest(self) -> int:
         """Upper bound of the weights."""
-        return int(ROW_LIMIT)
+        return self._heaviest
 
     @property
     def vertices(self) -> int:
         return self._sizes.size
 
     @property
-    @abstractmethod
     def chunks(self) -> int:
         """Number of chunks."""
+        return -(-self.vertices // self.block_size)
 
-    @property
-    @abstractmethod
-    def block_size(self) -> int:
-        """Vertices per chunk, except for the last."""
-
-    @abstractmethod
     def degrees(self) -> NDArray[np.int32]:
         """Return the length of each row, shape (vertices,)."""
+        found = np.empty(self.vertices, np.int32)
+        for index in range(self.chunks):
+            chunk = self.read(index)
+            found[chunk.first : chunk.first + chunk.vertices] = np.diff(chunk.indptr)
+        return found
 
     @abstractmethod
     def read(self, index: int) -> Chunk:
@@ -104,15 +106,7 @@ class HeldRows(Rows):
         self._sizes = sizes
         self.entries = ids.size
         count = max(LEAST_CHUNKS, -(-self.entries // CHUNK_ENTRIES))
-        self._step = max(1, -(-sizes.size // count))
-
-    @property
-    def block_size(self) -> int:
-        return self._step
-
-    @property
-    def chunks(self) -> int:
-        return -(-self.vertices // self._step)
+        self.block_size = max(1, -(-sizes.size // count))
 
     def degrees(self) -> NDArray[np.int32]:
         return np.diff(self.indptr).astype(np.int32)
@@ -127,8 +121,8 @@ class HeldRows(Rows):
         return Chunk(0, self.indptr, self.ids, self.weights)
 
     def read(self, index: int) -> Chunk:
-        first = index * self._step
-        last = min(first + self._step, self.vertices)
+        first = index * self.block_size
+        last = min(first + self.block_size, self.vertices)
         return Chunk(first, self.indptr[first : last + 1], self.ids, self.weights)
 
 
@@ -152,22 +146,7 @@ class StreamedRows(Rows):
         self._graph = graph
         self._shift = shift
         self._sizes = sizes
-        self.entries = graph.connections
-
-    @property
-    def block_size(self) -> int:
-        return self._graph.block_size
-
-    @property
-    def chunks(self) -> int:
-        return self._graph.block_count
-
-    def degrees(self) -> NDArray[np.int32]:
-        found = np.empty(self.vertices, np.int32)
-        for index in range(self.chunks):
-            chunk = self.read(index)
-            found[chunk.first : chunk.first + chunk.vertices] = np.diff(chunk.indptr)
-        return found
+        self.entries, self.block_size = graph.connections, graph.block_size
 
     def read(self, index: int) -> Chunk:
         first, _ = self._graph.block_bounds(index)
@@ -182,26 +161,14 @@ class CopiedRows(Rows):
 
     def __init__(self, packed: PackedRows, sizes: NDArray[np.int64]) -> None:
         self._packed = packed
-        self._sizes = sizes
-        self.entries = packed.entries
-
-    @property
-    def block_size(self) -> int:
-        return self._packed.block_size
-
-    @property
-    def chunks(self) -> int:
-        return self._packed.block_count
-
-    @property
-    def heaviest(self) -> int:
-        return self._packed.heaviest
+        self._sizes, self._heaviest = sizes, packed.heaviest
+        self.entries, self.block_size = packed.entries, packed.block_size
 
     def degrees(self) -> NDArray[np.int32]:
         return self._packed.degrees()
 
     def read(self, index: int) -> Chunk:
-        return Chunk(index * self._packed.block_size, *self._packed.read(index))
+        return Chunk(index * self.block_size, *self._packed.read(index))
 
 
 def copied(rows: StreamedRows, scratch: Scratch, team: ThreadTeam, advance: Advance) -> CopiedRows:

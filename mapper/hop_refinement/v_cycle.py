@@ -50,22 +50,9 @@ class InnerRows(Rows):
     def __init__(self, rows: Rows, core: NDArray[np.int32]) -> None:
         """core : of every vertex."""
         self._rows, self._core = rows, core
-        self._sizes = rows.sizes
+        self._sizes, self.block_size = rows.sizes, rows.block_size
         self.entries = rows.entries  # upper bound
         self.at_hand = rows.at_hand
-
-    @property
-    def block_size(self) -> int:
-        return self._rows.block_size
-
-    @property
-    def chunks(self) -> int:
-        return self._rows.chunks
-
-    def degrees(self) -> NDArray[np.int32]:
-        return np.concatenate(
-            [np.diff(self.read(index).indptr).astype(np.int32) for index in range(self.chunks)]
-        )
 
     def read(self, index: int) -> Chunk:
         chunk = self._rows.read(index)
