@@ -17,9 +17,9 @@ import numpy as np
 from numba import njit
 
 from mapper.graph.distance import along
+from mapper.graph.members import members_of, relocate, swap
 from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hypergraph.hypergraph import Hypergraph, Int32
-from mapper.hypergraph.members import members_of, relocate, swap
 from mapper.hypergraph.thin_nets import CORE, SYNAPSE, Float64, TickNets
 from mapper.hypergraph.trees import Trees, arrive, leave, new_trees, propose
 from mapper.monitoring.stopping import Stop, slices

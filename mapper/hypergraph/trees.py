@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from chipsim.chip.machine import Axes, flat_axes
 from mapper.graph.distance import along, towards
+from mapper.graph.members import members_of, relocate, swap
 from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64
-from mapper.hypergraph.members import members_of, relocate, swap
 from mapper.monitoring.stopping import Stop, slices
 from mapper.random_numbers import accepted, next_random
 
