@@ -51,6 +51,17 @@ def by_label(
     return ByLabel(members, start, place)
 
 
+def numbered(label: NDArray[np.integer], labels: int) -> tuple[NDArray[np.int32], int]:
+    """Return labels renumbered without gaps, in the same order, and their number.
+
+    labels : above all labels
+    """
+    used = np.zeros(labels, np.bool_)
+    used[label] = True
+    number = np.cumsum(used, dtype=np.int32) - np.int32(1)
+    return number[label], int(used.sum())
+
+
 def sums_by_label(
     label: NDArray[np.integer], values: NDArray[np.integer], labels: int
 ) -> NDArray[np.int64]:

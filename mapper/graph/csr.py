@@ -82,8 +82,8 @@ class Subgraph:
             local = np.empty(side.size, np.int32)
             local[kept] = np.arange(kept.size)
             inner = (side[owner] == wanted) & (side[self.ids] == wanted)
-            indptr = np.zeros(kept.size + 1, np.int64)
-            np.cumsum(np.bincount(local[owner[inner]], minlength=kept.size), out=indptr[1:])
+            lengths = np.bincount(local[owner[inner]], minlength=kept.size)
+            indptr = np.append(0, np.cumsum(lengths))
             yield Subgraph(
                 indptr,
                 local[self.ids[inner]],

@@ -124,8 +124,7 @@ def group_traffic(
     else:
         threshold = sampling_threshold(rows, memory // GROUP_BYTES, team)
         source, target, weight = _by_pairs(rows, part, parts, threshold, scratch, team, advance)
-    indptr = np.zeros(parts + 1, np.int64)
-    np.cumsum(np.bincount(source, minlength=parts), out=indptr[1:])
+    indptr = np.append(0, np.cumsum(np.bincount(source, minlength=parts)))
     sizes = sums_by_label(part, rows.sizes, parts)
     return Subgraph(indptr, target, weight, sizes, np.arange(parts, dtype=np.int64), threshold)
 

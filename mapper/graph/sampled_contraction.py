@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from mapper.executors.executor import executor_of
 from mapper.executors.shard import Shard, State, by_label, entries_of
+from mapper.graph.by_label import sums_by_label
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import HeldRows, Rows
 from mapper.monitoring.callbacks import Advance, ignore
@@ -250,8 +251,7 @@ def contract_sampled(
     np.cumsum(degree[order], out=before[1:])
     offset = np.empty(rows.vertices, np.int64)
     offset[order] = before[:-1]
-    members = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(cluster, minlength=count), out=members[1:])
+    members = np.append(0, np.cumsum(np.bincount(cluster, minlength=count)))
     start = before[members]
     del order, before, members
     ids, weights = np.empty(start[-1], np.int32), np.empty(start[-1], np.int32)
@@ -281,8 +281,7 @@ def thin_in_place(rows: HeldRows, threshold: int, seed: int, team: ThreadTeam) -
     largest = at = 0
     for found in executor.each(sample_rows, range(rows.chunks), threshold, seed):
         ends = np.cumsum(found.lengths, dtype=np.int64)
-        sums = np.zeros(found.weights.size + 1, np.int64)
-        np.cumsum(found.weights, out=sums[1:])
+        sums = np.append(0, np.cumsum(found.weights, dtype=np.int64))
         largest = max(largest, int((sums[ends] - sums[ends - found.lengths]).max(initial=0)))
         indptr[found.first + 1 : found.first + 1 + ends.size] = at + ends
         last = at + found.ids.size
@@ -323,8 +322,7 @@ def _finish(
     shift = row_shift(largest)
     indptr = np.empty(count + 1, np.int64)
     _close_up(start, used, ids, weights, shift, indptr)
-    sizes = np.zeros(count, np.int64)
-    np.add.at(sizes, cluster, rows.sizes)
+    sizes = sums_by_label(cluster, rows.sizes, count)
     kept = int(indptr[-1])
     ids.resize(kept, refcheck=False)  # frees the tail without a copy
     weights.resize(kept, refcheck=False)

@@ -11,6 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.graph.affinity import favourites
+from mapper.graph.by_label import sums_by_label
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.mesh import ADJACENT, CUT, DIAGONAL, CoreMesh
 from mapper.monitoring.threads import ThreadTeam, WorkspacePool
@@ -63,9 +64,7 @@ def _added(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Merge equal keys; return the keys and their sums."""
     once, place = np.unique(keys, return_inverse=True)
-    total = np.zeros(once.size, np.int64)
-    np.add.at(total, place, sums)
-    return once, total
+    return once, sums_by_label(place, sums, once.size)
 
 
 @njit(cache=True, nogil=True)

@@ -19,7 +19,7 @@ from mapper.limits.axons import LimitJob
 from mapper.limits.combined import CombinedCapacity
 from mapper.limits.constraints import Constraints
 from mapper.limits.enforce import Items, repair
-from mapper.limits.use import excess, weight_of_excess
+from mapper.limits.use import excess
 from mapper.monitoring.context import Context
 from mapper.monitoring.monitor import Monitor
 from mapper.monitoring.threads import ThreadTeam
@@ -48,7 +48,7 @@ def refine_and_repair(
     mesh = CoreMesh.of(job.chip, capacities)
     levels = Levels([rows], [], pinned if pinned.any() else None)
     exact = combined.exact and not job.axon_limited
-    limits, weight = job.load.limits, weight_of_excess(job.load.limits)
+    limits = job.load.limits
 
     def on_better(found: NDArray[np.int32]) -> None:
         def kept(team: ThreadTeam) -> NDArray[np.int32]:
@@ -57,7 +57,7 @@ def refine_and_repair(
                 return found[item]
             use = job.load.count(found[item], job.chip.cores, team)
             # a repair may take too long after Ctrl-C
-            return place[item] if excess(use.table, limits, weight).any() else found[item]
+            return place[item] if excess(use.table, limits).any() else found[item]
 
         monitor.stop.keep(kept)
 
@@ -65,7 +65,7 @@ def refine_and_repair(
     if exact:
         return found
     use = job.load.count(found[job.items.item], job.chip.cores, team)
-    over = excess(use.table, limits, weight)
+    over = excess(use.table, limits)
     if not over.any():
         return found
     found = found.copy()  # the mapping kept for Ctrl-C must not change
@@ -75,7 +75,7 @@ def refine_and_repair(
         job.load, Items(job.items.item, pinned), found, job.chip.cores, job.chip.usable, memory,
         settings.seed_of(9), team,
     )  # fmt: skip
-    if excess(use.table, limits, weight).any():
+    if excess(use.table, limits).any():
         monitor.note("the excess cannot be repaired: hop refinement is discarded")
         return place
     before, after = (hop_cost(rows, core, mesh, team) for core in (place, found))
@@ -93,7 +93,7 @@ def unless_over_limits(
     """Return the refined core of every item, or the placed one if a core is above a limit."""
     limits = job.load.limits
     use = job.load.count(found[job.items.item], job.chip.cores, team)
-    over = np.count_nonzero(excess(use.table, limits, weight_of_excess(limits)))
+    over = np.count_nonzero(excess(use.table, limits))
     if over:
         monitor.note(f"{over:,} cores above a limit after refinement: refinement is discarded")
     return place if over else found

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.graph.by_label import numbered
 from mapper.graph.csr import Subgraph
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.mesh import CoreMesh
@@ -22,7 +23,7 @@ from mapper.hypergraph.tree_refinement import TreeEffort, packet_effort, refine_
 from mapper.monitoring.callbacks import OnMapping
 from mapper.monitoring.context import Context
 from mapper.partitioning.rebalance import balance, enforce_capacity
-from mapper.partitioning.streamed import SETTLED, numbered, parts_wanted
+from mapper.partitioning.streamed import SETTLED, parts_wanted
 from mapper.resume.checkpoint import Arrays
 from storage.graph import Graph
 from storage.store.network import NetworkFile

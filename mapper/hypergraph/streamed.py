@@ -16,6 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.graph.affinity import favourites
+from mapper.graph.by_label import sums_by_label
 from mapper.graph.csr import Subgraph
 from mapper.graph.groups import group_traffic
 from mapper.graph.rows import Rows
@@ -87,8 +88,7 @@ def refine_streamed(
     for entries in team.stream(look, range(rows.chunks)):
         advance(entries)
     turn = np.random.default_rng([seed, index]).integers(0, TURNS, rows.vertices)
-    block_weights = np.zeros(capacities.size, np.int64)
-    np.add.at(block_weights, part, rows.sizes)
+    block_weights = sums_by_label(part, rows.sizes, capacities.size)
     moved = cost = 0
     for k in range(TURNS):
         now = np.where((turn == k) & (target != part), target, -1).astype(np.int32)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from chipsim.chip.limits import LIMITS
 from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
+from mapper.graph.by_label import numbered, sums_by_label
 from mapper.limits.combined import ENOUGH, CombinedCapacity, combine_capacity
 from mapper.limits.constraints import Constraints
 from mapper.limits.enforce import Items, Load, RepairBudget, most_used, repair
@@ -32,7 +33,6 @@ from mapper.limits.use import (
     count_fans,
     excess,
     limits_of,
-    weight_of_excess,
 )
 from mapper.monitoring.monitor import Monitor
 from mapper.monitoring.threads import ThreadTeam
@@ -115,7 +115,7 @@ def partition_within_limits(
     the sizes that the partition used.
     Raises `DoesNotFitError` with the exceeded limits if no partition was found.
     """
-    limits, weight = job.load.limits, weight_of_excess(job.load.limits)
+    limits = job.load.limits
     demands = job.demands()
     most = _most_sharing(demands, limits, job.cores)
     sharing = np.zeros(2)
@@ -128,7 +128,7 @@ def partition_within_limits(
             return part, parts, combined
         with monitor.stage("limits"):
             use = job.load.count(part[job.items.item], job.cores, team)
-            over = excess(use.table, limits, weight)
+            over = excess(use.table, limits)
             following = np.minimum(_next_sharing(job, part, use, sharing), most)
             last = number == attempts - 1 or bool((following <= sharing).all())
             _note(monitor, use, over)
@@ -136,12 +136,11 @@ def partition_within_limits(
                 use = repair(
                     job.load, job.items, part, job.cores, allowed, memory, seed, team, effort
                 )
-                over = excess(use.table, limits, weight)
+                over = excess(use.table, limits)
                 _note(monitor, use, over)
                 monitor.observer.on_partition(part)
             if not over.any():
-                used = np.bincount(part, minlength=job.cores) > 0
-                return (np.cumsum(used) - 1)[part].astype(np.int32), int(used.sum()), combined
+                return *numbered(part, job.cores), combined
             if last or effort.left <= 0:
                 break
         sharing = following
@@ -181,8 +180,7 @@ def _next_sharing(
     """Return the sharing that the parts above a limit need; unchanged where no part is above."""
     following = sharing.copy()
     neurons = np.bincount(part[job.items.item], minlength=job.cores)
-    outgoing = np.zeros(job.cores, np.int64)
-    np.add.at(outgoing, part[job.items.item], job.fans.out)
+    outgoing = sums_by_label(part[job.items.item], job.fans.out, job.cores)
     for r, ends in ((AXONS_IN, use.table[SYNAPSES]), (AXONS_OUT, outgoing)):
         limit = int(job.load.limits[r])
         above = np.flatnonzero(use.table[r] > limit)

@@ -9,7 +9,7 @@ from mapper.errors import DoesNotFitError
 from mapper.limits.axons import LimitJob, lacking
 from mapper.limits.constraints import Constraints
 from mapper.limits.enforce import Items, repair
-from mapper.limits.use import excess, weight_of_excess
+from mapper.limits.use import excess
 from mapper.monitoring.threads import ThreadTeam
 
 
@@ -81,7 +81,7 @@ def keep_pins(
     items = Items(job.items.item, pinned >= 0)
     usable = job.chip.usable
     use = repair(job.load, items, place, job.chip.cores, usable, memory, seed, team)
-    over = excess(use.table, job.load.limits, weight_of_excess(job.load.limits))
+    over = excess(use.table, job.load.limits)
     if over.any():
         raise DoesNotFitError(
             f"{lacking(job.chip, use, over)}; pin fewer neurons or use larger cores"

@@ -94,12 +94,10 @@ def weight_of_excess(limits: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.maximum(1, ONE_CORE // limits)
 
 
-def excess(
-    table: NDArray[np.int64], limits: NDArray[np.int64], weight: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def excess(table: NDArray[np.int64], limits: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the weighted sum of the excesses of each part, shape (parts,)."""
     over = np.maximum(table - limits[:, None], 0)
-    return np.asarray((over * weight[:, None]).sum(axis=0), np.int64)
+    return np.asarray((over * weight_of_excess(limits)[:, None]).sum(axis=0), np.int64)
 
 
 def count_fans(graph: Graph, threads: int = 1) -> Fans:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
+from mapper.graph.by_label import numbered
 from mapper.graph.csr import Subgraph
 from mapper.graph.groups import group_traffic
 from mapper.graph.network_rows import WorkedRows
@@ -30,7 +31,7 @@ from mapper.limits.combined import CombinedCapacity, Resized
 from mapper.methods.nets import costs_of, refine_by_nets, refine_by_time_streamed
 from mapper.methods.steps import Int32, MappingRun, Method
 from mapper.monitoring.callbacks import OnMapping, ignore
-from mapper.partitioning.streamed import Task, balanced, numbered, open_rows, partition_streamed
+from mapper.partitioning.streamed import Task, balanced, open_rows, partition_streamed
 from mapper.planning.plan import REFINED_BY
 from mapper.resume.checkpoint import Arrays, Checkpoint
 from mapper.scoring.stage_costs import StageCosts

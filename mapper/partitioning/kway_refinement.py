@@ -186,17 +186,10 @@ class Seeker(ABC):
     """Finds the best part of vertices; sent to other processes as part of a state."""
 
     @abstractmethod
-    def seek(
-        self,
-        chunk: Chunk,
-        part: NDArray[np.int32],
-        block_weights: NDArray[np.int64],
-        sizes: NDArray[np.int64],
-    ) -> Moves:
+    def seek(self, chunk: Chunk, state: State) -> Moves:
         """Return the moves that pay individually; called by several threads concurrently.
 
-        part : ndarray[int32], shape (vertices,); block_weights : ndarray[int64], shape (parts,)
-        sizes : ndarray[int64], shape (vertices,)
+        state : the parts, their sizes, and the sizes of the vertices
         """
 
 
@@ -208,17 +201,11 @@ class SeekCut(Seeker):
         self._room = np.full(parts, -1) if room is None else room
         self._workspaces = WorkspacePool(partial(by_label, parts, np.int32))
 
-    def seek(
-        self,
-        chunk: Chunk,
-        part: NDArray[np.int32],
-        block_weights: NDArray[np.int64],
-        sizes: NDArray[np.int64],
-    ) -> Moves:
+    def seek(self, chunk: Chunk, state: State) -> Moves:
         table = np.empty((4, chunk.vertices), np.int32)
         with self._workspaces.borrow() as (affinity, connected):
             found, outside, everything = _best_moves(
-                chunk, part, block_weights, self._room, affinity, connected, table
+                chunk, state.part, state.loads, self._room, affinity, connected, table
             )
         return Moves(table[:, :found], outside, everything)
 
@@ -234,8 +221,8 @@ class Round:
 
 def seek(shard: Shard, chunk: Chunk) -> Moves:
     """Return the moves of a chunk, found by the seeker of the state."""
-    part, block_weights, sizes, (seeker,) = shard.state
-    found: Moves = seeker.seek(chunk, part, block_weights, sizes)
+    (seeker,) = shard.state.constants
+    found: Moves = seeker.seek(chunk, shard.state)
     return found
 
 

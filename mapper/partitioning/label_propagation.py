@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from mapper.executors.executor import executor_of
 from mapper.executors.shard import Shard, State, by_label
 from mapper.graph.affinity import sum_by_part
+from mapper.graph.by_label import numbered
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows
 from mapper.monitoring.callbacks import Advance, ignore
@@ -195,7 +196,4 @@ def number_clusters(
         lambda some: _match_two_hop(sizes, labels, limit, some, waiting),
         label_ranges(waiting.size, sizes.size, threads),
     )
-    used = np.zeros(rows.vertices, np.bool_)
-    used[labels.cluster] = True
-    number = np.cumsum(used, dtype=np.int32) - np.int32(1)
-    return number[labels.cluster], int(used.sum())
+    return numbered(labels.cluster, rows.vertices)

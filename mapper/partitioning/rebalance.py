@@ -7,6 +7,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.errors import DoesNotFitError
+from mapper.graph.by_label import numbered
 from mapper.graph.csr import chunk_of
 from storage.graph import Graph
 
@@ -200,5 +201,4 @@ def enforce_and_renumber(
     if block_weights.max() > capacity and block_weights.size < cores:
         block_weights = np.r_[block_weights, np.zeros(cores - block_weights.size, np.int64)]
     enforce_capacity(graph, sizes, part, block_weights, capacity, threads)
-    used, numbered = np.unique(part, return_inverse=True)
-    return numbered.astype(np.int32), int(used.size)
+    return numbered(part, block_weights.size)

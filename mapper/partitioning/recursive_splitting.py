@@ -24,6 +24,7 @@ from mapper.graph.rows import Rows
 from mapper.monitoring.callbacks import Advance, ignore
 from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.multilevel_bisection import BisectionEffort, bisect_graph
+from mapper.random_numbers import GOLDEN
 
 NARROW_VERTICES = 1 << 16  # vertices of a part up to which places take two bytes
 LIGHT = 1 << 8  # smaller weights take one byte
@@ -144,7 +145,7 @@ def split_block(
         or longer
     """
     n = graph.sizes.size
-    state = np.array([(how.seed * 0x9E3779B97F4A7C15 | 1) % 2**64], np.uint64)
+    state = np.array([(how.seed * GOLDEN | 1) % 2**64], np.uint64)
     piece.fill(0)
     count = 1
     local = np.empty(n, np.int32)

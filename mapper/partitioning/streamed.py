@@ -22,7 +22,7 @@ from dataclasses import astuple, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.graph.by_label import sums_by_label
+from mapper.graph.by_label import numbered, sums_by_label
 from mapper.graph.rows import Rows, StreamedRows, copied, hold
 from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold
 from mapper.monitoring.context import Context
@@ -128,13 +128,6 @@ def partition_streamed(task: Task, context: Context) -> tuple[NDArray[np.int32],
         )
         monitor.observer.on_partition(part)
     return numbered(part, task.cores)
-
-
-def numbered(part: NDArray[np.int32], most: int) -> tuple[NDArray[np.int32], int]:
-    """Return parts renumbered without gaps, and their number; most : above all numbers."""
-    used = np.bincount(part, minlength=most) > 0
-    number = np.cumsum(used, dtype=np.int32) - np.int32(1)
-    return number[part], int(used.sum())
 
 
 def _blocks(

@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.graph.csr import Subgraph
-from storage.hashing import scrambled
+from mapper.random_numbers import hashed
 
 MEMBERS = 6  # mean members per class, at least: fewer gain little
 
@@ -54,7 +54,7 @@ def _hash_sets(indptr, ids, hashes):
     for u in range(indptr.size - 1):
         total = np.uint64(0)
         for e in range(indptr[u], indptr[u + 1]):
-            total += scrambled(np.uint64(ids[e] + 1) * np.uint64(0x9E3779B97F4A7C15))
+            total += hashed(ids[e])
         hashes[u] = total
 
 

@@ -146,10 +146,8 @@ def split_traffic(groups: Subgraph) -> Traffic:
         return Traffic(*csr, nothing)
     if count.sum() * SPARSER > groups.ids.size and not is_sample:
         return Traffic(*csr, nothing)
-    indptr = np.zeros(n + 1, np.int64)
-    np.cumsum(count, out=indptr[1:])
-    ids = np.empty(indptr[-1], np.int32)
-    weights = np.empty(indptr[-1], np.int64)
+    indptr = np.append(0, np.cumsum(count))
+    ids, weights = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.int64)
     _outstanding(*csr, mass, OUTSTANDING, least, indptr, ids, weights)
     return Traffic(indptr, ids, weights, rest / np.sqrt(max(1.0, rest.sum())))
 
