@@ -15,13 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.graph.by_label import sums_by_label
 from mapper.graph.rows import HeldRows, Rows
 from mapper.graph.sampled_contraction import contract_sampled
 from mapper.hop_refinement.annealing import Cooling, anneal_mapping
 from mapper.hop_refinement.dual_recursive import place_by_dual_recursive_bipartitioning
 from mapper.hop_refinement.gains import SeekHops
-from mapper.hop_refinement.hop_cost import hop_cost
-from mapper.hop_refinement.mesh import CUT, CoreMesh
+from mapper.hop_refinement.mesh import CUT, CoreMesh, hop_cost
 from mapper.hop_refinement.partners import pairs_of
 from mapper.hop_refinement.tiles import exchange_in_tiles, tiles_of
 from mapper.monitoring.callbacks import ignore
@@ -150,12 +150,8 @@ def first_parts(
 
 def objective_key(rows: Rows, core: Int32, mesh: CoreMesh, team: ThreadTeam) -> tuple[int, int]:
     """Return the excess over core capacities, and the hops, as a key: smaller is better."""
-    block_weights = np.bincount(core, weights=rows.sizes, minlength=mesh.capacities.size).astype(
-        np.int64
-    )
-    return int(np.maximum(block_weights - mesh.capacities, 0).sum()), hop_cost(
-        rows, core, mesh, team
-    )
+    over = np.maximum(sums_by_label(core, rows.sizes, mesh.capacities.size) - mesh.capacities, 0)
+    return int(over.sum()), hop_cost(rows, core, mesh, team)
 
 
 def pairwise_fm(

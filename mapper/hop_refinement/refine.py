@@ -16,8 +16,7 @@ import numpy as np
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.annealing import Cooling
 from mapper.hop_refinement.gains import SeekHops
-from mapper.hop_refinement.hop_cost import hop_cost
-from mapper.hop_refinement.mesh import CUT, CoreMesh, Int32
+from mapper.hop_refinement.mesh import CUT, CoreMesh, Int32, hop_cost
 from mapper.hop_refinement.multilevel import (
     BISECTION,
     SETTLED,

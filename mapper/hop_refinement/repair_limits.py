@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.graph.rows import Rows
-from mapper.hop_refinement.hop_cost import hop_cost
-from mapper.hop_refinement.mesh import CoreMesh
+from mapper.hop_refinement.mesh import CoreMesh, hop_cost
 from mapper.hop_refinement.multilevel import Levels
 from mapper.hop_refinement.refine import Mapped, refine_mapping
 from mapper.limits.axons import LimitJob

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import HeldRows, Rows
 from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold
-from mapper.hop_refinement.hop_cost import hop_cost
-from mapper.hop_refinement.mesh import CoreMesh
+from mapper.hop_refinement.mesh import CoreMesh, hop_cost
 from mapper.hop_refinement.multilevel import Levels, RefinementEffort, uncoarsen
 from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.label_propagation import cluster_vertices

@@ -204,6 +204,12 @@ def _connectivity(start, pins, weights, part, marks):
     return total
 
 
+def objective(graph: Hypergraph, part: Int32, capacities: Int64) -> tuple[int, int]:
+    """Return the excess over the capacities of the parts, and the connectivity; less is better."""
+    over = np.maximum(sums_by_label(part, graph.sizes, capacities.size) - capacities, 0)
+    return int(over.sum()), connectivity(graph, part, capacities.size)
+
+
 def connectivity(graph: Hypergraph, part: Int32, parts: int) -> int:
     """Return the cost of a partition: the objective km1."""
     marks = np.full(parts, -1, np.int64)

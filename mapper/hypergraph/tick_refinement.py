@@ -107,7 +107,7 @@ def _work(nets: TickNets, core: Int32, mesh: CoreMesh, context: Context) -> floa
     others. This is considered if time is short, that is with less than the usual work.
     """
     graph = nets.graph
-    trees, _ = new_trees(graph, core.copy(), mesh.capacities, mesh.width)
+    trees, _ = new_trees(graph, core.copy(), mesh)
     slots = np.repeat(trees.used.astype(np.float64), np.diff(graph.start))
     mean = float(slots.sum()) / max(1, graph.vertices)
     if context.plan.net_work < 1:

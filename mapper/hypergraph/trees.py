@@ -15,7 +15,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from chipsim.chip.machine import Axes, flat_axes
 from mapper.graph.distance import along, towards
 from mapper.graph.members import members_of, relocate, swap
 from mapper.hop_refinement.mesh import CoreMesh
@@ -295,19 +294,13 @@ def _anneal(t, members, count, place, width, height, proposals, temperature, sta
 def new_trees(
     graph: Hypergraph,
     core: Int32,
-    capacities: Int64,
-    width: int,
+    mesh: CoreMesh,
     per_core_penalty: int = 0,
     branches: bool = True,
-    axes: Axes | None = None,
 ) -> tuple[Trees, int]:
-    """Return the trees of a mapping, which share its array of cores, and their total cost.
-
-    axes : coordinates of columns and rows; None if all steps cost 1
-    """
-    cores = np.arange(capacities.size, dtype=np.int32)
-    axes = flat_axes(width, capacities.size // width) if axes is None else axes
-    column, row = cores % np.int32(width), cores // np.int32(width)
+    """Return the trees of a mapping, which share its array of cores, and their total cost."""
+    capacities, width, axes = mesh.capacities, mesh.width, mesh.axes
+    column, row = mesh.column, mesh.row
     merged = np.unique(axes.x, return_inverse=True)[1].astype(np.int32)
     slots = np.minimum(np.diff(graph.start) - 1, capacities.size)
     slot_start = np.append(0, np.cumsum(slots))
@@ -322,6 +315,11 @@ def new_trees(
         axes.x[column], axes.y[row], axes.round_x, axes.round_y,
     )  # fmt: skip
     return trees, int(_count_targets(trees))
+
+
+def total_hops(graph: Hypergraph, core: Int32, mesh: CoreMesh, branches: bool) -> int:
+    """Return the hops of the packets of a mapping."""
+    return new_trees(graph, core.copy(), mesh, 0, branches)[1]
 
 
 class TreePrices(NamedTuple):
@@ -355,7 +353,7 @@ def anneal_trees(
     if graph.net_count == 0 or proposals == 0:
         return core.copy()
     cores, width = mesh.capacities.size, mesh.width
-    trees, now = new_trees(graph, core.copy(), mesh.capacities, width, *prices, mesh.axes)
+    trees, now = new_trees(graph, core.copy(), mesh, *prices)
     held = members_of(core, cores, SPARE)
     state = np.random.default_rng([seed, core.size]).integers(1, 1 << 62, 1).astype(np.uint64)
     best, best_core = now, core.copy()

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from chipsim.chip.machine import Axes
 from mapper.graph.search import search_from
 from mapper.placement.force import hops_of
+from mapper.placement.legalise import Places, on_cells
 from mapper.placement.placer import Placed, Placer, Problem
 from mapper.placement.traffic import Traffic, sampled
 from storage.parallel import map_ordered
@@ -68,25 +69,20 @@ def walk_best(
     order: NDArray[np.int64],
     axes: Axes,
     threads: int = 1,
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+) -> Places:
     """Return columns and rows of the groups, in the given order along the cheapest walk of cells.
 
     axes : coordinates of columns and rows
     """
 
-    def put(walk: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        x, y = np.empty(order.size, np.int32), np.empty(order.size, np.int32)
-        x[order], y[order] = cells[walk, 0], cells[walk, 1]
-        return x, y
-
     def cost(walk: NDArray[np.int64]) -> int:
-        return hops_of(traffic.csr, *put(walk), axes)
+        return hops_of(traffic.csr, *on_cells(order, cells[walk]), axes)
 
     if traffic.ids.size == 0:
-        return put(np.arange(order.size))
+        return on_cells(order, cells)
     candidates = list(walks(cells))
     costs = list(map_ordered(cost, candidates, threads))
-    return put(candidates[int(np.argmin(costs))])
+    return on_cells(order, cells[candidates[int(np.argmin(costs))]])
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 
 from chipsim.chip.machine import Axes
 
+Places = tuple[NDArray[np.int32], NDArray[np.int32]]
+"""Columns and rows of groups, each of shape (groups,)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Splits:
@@ -111,11 +114,13 @@ def ranked(splits: Splits, position: NDArray[np.float64]) -> NDArray[np.int64]:
     return order
 
 
-def legalise(
-    splits: Splits, position: NDArray[np.float64]
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return column and row of each group, by the relative order of positions, shape (n, 2)."""
-    order = ranked(splits, position)
-    x, y = np.empty(order.size, np.int32), np.empty(order.size, np.int32)
-    x[order], y[order] = splits.cells[:, 0], splits.cells[:, 1]
+def on_cells(order: NDArray[np.int64], cells: NDArray[np.int64]) -> Places:
+    """Return column and row of each group, with group order[i] on cell i; cells : shape (n, 2)"""
+    x, y = np.empty((2, order.size), np.int32)
+    x[order], y[order] = cells.T
     return x, y
+
+
+def legalise(splits: Splits, position: NDArray[np.float64]) -> Places:
+    """Return column and row of each group, by the relative order of positions, shape (n, 2)."""
+    return on_cells(ranked(splits, position), splits.cells)

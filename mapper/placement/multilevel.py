@@ -24,11 +24,11 @@ from chipsim.chip.machine import STRAIGHT, Axes
 from mapper.placement.clock import ENDLESS, Clock
 from mapper.placement.component_packing import ComponentArea
 from mapper.placement.force import hops_of
-from mapper.placement.legalise import Splits, legalise, ranked, split_cells
-from mapper.placement.placer import Placed, Placer, Places, Problem
+from mapper.placement.legalise import Places, Splits, legalise, ranked, split_cells
+from mapper.placement.placer import Placed, Placer, Problem
 from mapper.placement.quadratic import pull_together
 from mapper.placement.spectral import RotationSearch, hierarchy, place_areas, place_by_spectrum
-from mapper.placement.traffic import Traffic
+from mapper.placement.traffic import Traffic, traffic_of
 
 COARSEST = 8192  # groups placed by their spectrum, approximately
 SHRINK = 3.5  # ratio of groups between levels, at least
@@ -109,19 +109,14 @@ def _without_loops(matrix: Any) -> Traffic:
     entries = matrix.tocoo()
     apart = entries.row != entries.col
     ends = entries.row[apart], entries.col[apart]
-    matrix = csr_array((entries.data[apart], ends), shape=matrix.shape)
-    weights = np.rint(matrix.data).astype(np.int64)  # sums of integers
-    csr = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), weights
-    return Traffic(*csr, np.zeros(matrix.shape[0]))
+    return traffic_of(csr_array((entries.data[apart], ends), shape=matrix.shape))
 
 
 def renumbered(traffic: Traffic, order: NDArray[np.int64]) -> Traffic:
     """Return the traffic with group order[i] as number i."""
     n = traffic.size
     matrix = csr_array((traffic.weights, traffic.ids, traffic.indptr), (n, n))
-    matrix = matrix[order][:, order]
-    csr = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data
-    return Traffic(*csr, traffic.mass[order])
+    return traffic_of(matrix[order][:, order])._replace(mass=traffic.mass[order])
 
 
 def place_by_levels(

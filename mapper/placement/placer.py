@@ -19,8 +19,6 @@ from mapper.placement.force import hop_cost
 from mapper.placement.region import Region
 from mapper.placement.traffic import Traffic, split_traffic
 
-Places = tuple[NDArray[np.int32], NDArray[np.int32]]
-
 
 class Placed(NamedTuple):
     """A placement and its cost; columns and rows within the region, each shape (groups,)."""

@@ -24,11 +24,12 @@ from mapper.placement.annealing.dense import AnnealingPlacer
 from mapper.placement.annealing.schedule import Schedule
 from mapper.placement.clock import ENDLESS, Clock, TimeUpError
 from mapper.placement.curves import CurvePlacer
+from mapper.placement.legalise import Places
 from mapper.placement.multilevel import MultilevelPlacer
-from mapper.placement.placer import Placed, Placer, Places, Problem
+from mapper.placement.placer import Placed, Placer, Problem
 from mapper.placement.region import Region
 from mapper.placement.spectral import RotationSearch, SpectralPlacer
-from mapper.placement.terminal_bisection import BisectionPlacer, CutEffort
+from mapper.placement.terminal_bisection import BisectionPlacer
 from mapper.planning.processor_time import GROWTH, STANDARD
 from storage.parallel import map_ordered
 
@@ -154,7 +155,7 @@ def _starts(
         for search in searches:
             yield from _spectral(problem, search).place(problem, None, rng)
         if problem.size <= spend.cut:
-            yield from BisectionPlacer(CutEffort()).place(problem, None, rng)
+            yield from BisectionPlacer().place(problem, None, rng)
     else:
         start = min(found, key=lambda one: one.cost)
         yield from ClassPlacer(0.5 * _work(problem, spend), spend.sweeps).place(problem, start, rng)

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 from mapper.placement.clock import ENDLESS, Clock
 from mapper.placement.force import hops_of
-from mapper.placement.legalise import Splits, legalise
+from mapper.placement.legalise import Places, Splits, legalise
 from mapper.placement.traffic import Traffic
 
 FIRST, LAST = 0.002, 1.0  # stiffness of the springs, in strengths of the group
@@ -56,7 +56,7 @@ def pull_together(
     clock: Clock = ENDLESS,
     first: float = FIRST,
     start: NDArray[np.float64] | None = None,
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+) -> Places:
     """Return the cheapest legal placement found from the given one, columns and rows of `splits`.
 
     first : stiffness of the springs in the first round

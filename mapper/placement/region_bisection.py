@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.graph.csr import Subgraph
 from mapper.monitoring.stopping import Stop
 from mapper.partitioning.greedy_growing import grow_half
+from mapper.placement.legalise import Places
 from mapper.placement.region import Region
 
 
@@ -20,7 +20,7 @@ def place_by_bisection(
     rng: np.random.Generator,
     threads: int = 1,
     stop: Stop | None = None,
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+) -> Places:
     """Place every group on a core of the region: columns and rows on the chip, shape (groups,).
 
     A region with one usable core gets one group. Any other is cut across its longer side in the

@@ -25,10 +25,10 @@ from mapper.placement.clock import ENDLESS, Clock
 from mapper.placement.component_packing import ComponentArea
 from mapper.placement.curves import SAMPLE, breadth_first, walk_best
 from mapper.placement.force import hops_of
-from mapper.placement.legalise import Splits, legalise, split_cells
-from mapper.placement.placer import Placed, Placer, Places, Problem
+from mapper.placement.legalise import Places, Splits, legalise, split_cells
+from mapper.placement.placer import Placed, Placer, Problem
 from mapper.placement.quadratic import pull_together
-from mapper.placement.traffic import Traffic, sampled
+from mapper.placement.traffic import Traffic, sampled, traffic_of
 from storage.parallel import map_ordered
 
 Levels = list[tuple[Any, NDArray[np.int64]]]
@@ -179,9 +179,7 @@ def _sketch(
         sums = [np.bincount(coarse, column * size) for column in vectors.T]
         size = np.bincount(coarse, size).astype(np.float64)
         vectors = np.column_stack(sums) / size[:, None]
-    weights = np.rint(matrix.data).astype(np.int64)  # sums of integers
-    csr = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), weights
-    return Traffic(*csr, np.zeros(len(vectors))), vectors
+    return traffic_of(matrix), vectors
 
 
 def rotations(
@@ -211,7 +209,7 @@ def place_by_spectrum(
     rng: np.random.Generator,
     threads: int = 1,
     clock: Clock = ENDLESS,
-) -> list[tuple[NDArray[np.int32], NDArray[np.int32]]]:
+) -> list[Places]:
     """Return the cheapest placements of connected groups, at most `effort.kept`.
 
     Rotations are ranked on a sketch by their cost after quadratic placement, because the cheapest
@@ -246,7 +244,7 @@ def place_by_spectrum(
     if traffic.size >= SEARCHED and effort.searched > effort.kept:
         turns = ranked(SKETCH, 8, turns[: effort.searched])
 
-    def pulled(turn: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    def pulled(turn: NDArray[np.float64]) -> Places:
         places = legalise(splits, np.einsum("ij,jk->ik", vectors, turn))
         return pull_together(traffic, splits, *places, effort.rounds, clock)
 

@@ -15,7 +15,7 @@ neurons, three of four pairs. If these count as outstanding, the eigenvectors gi
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -51,6 +51,13 @@ class Traffic(NamedTuple):
     @property
     def size(self) -> int:
         return self.indptr.size - 1
+
+
+def traffic_of(matrix: Any) -> Traffic:
+    """Return the traffic in a sparse matrix of sums of integers, without background."""
+    weights = np.rint(matrix.data).astype(np.int64)
+    indptr, ids = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+    return Traffic(indptr, ids, weights, np.zeros(matrix.shape[0]))
 
 
 class Background(NamedTuple):

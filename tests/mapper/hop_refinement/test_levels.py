@@ -14,8 +14,7 @@ from mapper.graph.rows import StreamedRows
 from mapper.hop_refinement import multilevel
 from mapper.hop_refinement.annealing import TO_NEIGHBOUR as NEAR_CORES
 from mapper.hop_refinement.annealing import Cooling, _anneal_vertices, anneal_mapping
-from mapper.hop_refinement.hop_cost import _hop_cost, hop_cost
-from mapper.hop_refinement.mesh import CoreMesh, _apart
+from mapper.hop_refinement.mesh import CoreMesh, _apart, _hop_cost, hop_cost
 from mapper.hop_refinement.multilevel import (
     Levels,
     RefinementEffort,

@@ -24,7 +24,7 @@ from mapper.hypergraph.hypergraph import Hypergraph, connectivity
 from mapper.hypergraph.partition import PartitionEffort, partition_hypergraph
 from mapper.hypergraph.rebisection import PairEffort, rebisect_pairs
 from mapper.hypergraph.tree_refinement import TreeEffort, refine_by_trees
-from mapper.hypergraph.trees import TreePrices, _change, _put, anneal_trees, new_trees
+from mapper.hypergraph.trees import TreePrices, _change, _put, anneal_trees, new_trees, total_hops
 from mapper.monitoring.threads import ThreadTeam
 from tests.reference import hypergraph as naive
 from tests.reference.machine import random_plane
@@ -198,9 +198,9 @@ def test_without_a_table_there_is_no_refinement() -> None:
 def test_packet_costs_are_exact(seed: int, per_core_penalty: int, branches: bool) -> None:
     nets, graph, _, rng = case(seed)
     core = rng.integers(0, 12, graph.vertices).astype(np.int32)
-    room = np.full(12, 100)
     plane = random_plane(seed, 4, 3)
-    trees, total = new_trees(graph, core, room, 4, per_core_penalty, branches, plane.axes)
+    mesh = CoreMesh(4, 3, np.full(12, 100), coordinates=plane.axes)
+    trees, total = new_trees(graph, core, mesh, per_core_penalty, branches)
 
     def priced() -> int:
         return naive.tree_cost(nets, core.tolist(), 4, per_core_penalty, branches, plane)
@@ -241,6 +241,6 @@ def test_a_cycle_saves_hops(branches: bool) -> None:
     mesh = CoreMesh(2, 2, np.full(4, 14))
     effort = TreeEffort(50, least=5000, branches=branches)
     found, before, after = refine_by_trees(graph, core, mesh, effort, 1)
-    assert after < before == new_trees(graph, core, mesh.capacities, 2, 0, branches)[1]
-    assert after == new_trees(graph, found, mesh.capacities, 2, 0, branches)[1]
+    assert after < before == total_hops(graph, core, mesh, branches)
+    assert after == total_hops(graph, found, mesh, branches)
     assert np.bincount(found).max() <= 14

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from mapper.limits import exchange, relief
-from mapper.limits.bounds import _add_targets
+from mapper.limits.capacity import _add_targets
 from mapper.limits.enforce import Items, _collect
 from mapper.limits.exchange import Net, _bump, _fill_table, _over, _slot
 from mapper.limits.relief import LinkedLists, Targets, _link, _relieve, _relink

@@ -12,8 +12,7 @@ from chipsim.chip.limits import violations
 from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
 from mapper.limits.axons import _fitting, make_job
-from mapper.limits.bounds import axon_bounds
-from mapper.limits.capacity import demands
+from mapper.limits.capacity import axon_bounds, demands
 from mapper.limits.combined import combine_capacity
 from mapper.limits.enforce import Items, Load, RepairBudget, repair
 from mapper.limits.exchange import (

@@ -23,7 +23,7 @@ from mapper.placement.multilevel import MultilevelPlacer
 from mapper.placement.region import Region, choose_region
 from mapper.placement.region_bisection import place_by_bisection
 from mapper.placement.spectral import RotationSearch, SpectralPlacer
-from mapper.placement.terminal_bisection import BisectionPlacer, CutEffort
+from mapper.placement.terminal_bisection import BisectionPlacer
 from tests.mapper.helpers import random_graph, subgraph
 from tests.mapper.placement.test_class_kernels import layers
 from tests.reference.machine import random_plane
@@ -109,7 +109,7 @@ PLACERS: list[Placer] = [
     alone("curves", CurvePlacer(by_distance=True)),
     alone("spectral", SpectralPlacer(RotationSearch(2, 2, 4))),
     alone("levels", MultilevelPlacer(RotationSearch(0, 2, 4))),
-    alone("cuts", BisectionPlacer(CutEffort())),
+    alone("cuts", BisectionPlacer()),
     alone("annealing", AnnealingPlacer(Schedule(2e5, rounds=4))),
     alone("classes", ClassPlacer(2e5, rounds=4)),
 ]
