@@ -13,7 +13,6 @@ from threading import BoundedSemaphore
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.executors.sections import Sections, ends_of, read_pairs
 from mapper.executors.shard import Shard, State
@@ -24,6 +23,7 @@ from mapper.graph.rows import Rows
 from mapper.graph.sampled_contraction import row_shift
 from mapper.monitoring.callbacks import Advance, ignore
 from mapper.planning.workers import MADE_BYTES
+from storage.arrays import Int32, Int64
 from storage.graph import choose_block_size
 from storage.scratch.packed import Lists, UnitCache
 from storage.scratch.scratch import Scratch
@@ -42,7 +42,7 @@ class LevelSource(NamedTuple):
 
     sections: Sections
     block_size: int
-    entries: NDArray[np.int64]
+    entries: Int64
     shift: int
     memory: int
 
@@ -103,9 +103,7 @@ class MadeRows(Rows):
 class LevelRows(Rows):
     """Rows owned by workers; the driver has only their lengths."""
 
-    def __init__(
-        self, executor: WorkerShardExecutor, source: LevelSource, sizes: NDArray[np.int64]
-    ) -> None:
+    def __init__(self, executor: WorkerShardExecutor, source: LevelSource, sizes: Int64) -> None:
         """Let workers build the rows."""
         self.executor: WorkerShardExecutor = executor
         self._sizes, self.block_size = sizes, source.block_size
@@ -117,7 +115,7 @@ class LevelRows(Rows):
             self.heaviest_row = max(self.heaviest_row, one.heaviest_row)
         self.entries = int(self._degrees.sum(dtype=np.int64))
 
-    def degrees(self) -> NDArray[np.int32]:
+    def degrees(self) -> Int32:
         return self._degrees
 
     def read(self, index: int) -> Chunk:
@@ -129,7 +127,7 @@ class Measured(NamedTuple):
     """Row lengths of a chunk, its largest weight, and the largest sum of a row."""
 
     first: int
-    degrees: NDArray[np.int32]
+    degrees: Int32
     heaviest: int
     heaviest_row: int
 
@@ -150,8 +148,8 @@ def whole(_: Shard, chunk: Chunk) -> Chunk:
 def contract_on_workers(
     rows: Rows,
     executor: WorkerShardExecutor,
-    cluster: NDArray[np.int32],
-    sizes: NDArray[np.int64],
+    cluster: Int32,
+    sizes: Int64,
     sample: tuple[int, int],
     expected: int,
     advance: Advance = ignore,

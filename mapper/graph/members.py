@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.graph.by_label import by_label
+from storage.arrays import Int32, Int64, Mask
 
 
 class Members(NamedTuple):
@@ -19,14 +19,12 @@ class Members(NamedTuple):
     place : position of each vertex in its row, -1 for excluded vertices
     """
 
-    members: NDArray[np.int32]
-    held: NDArray[np.int64]
-    place: NDArray[np.int64]
+    members: Int32
+    held: Int64
+    place: Int64
 
 
-def members_of(
-    core: NDArray[np.int32], cores: int, spare: int, without: NDArray[np.bool_] | None = None
-) -> Members:
+def members_of(core: Int32, cores: int, spare: int, without: Mask | None = None) -> Members:
     """Return the members of a mapping; each core has `spare` places beyond the fullest core.
 
     without : ndarray[bool], shape (vertices,), vertices to exclude

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.errors import UsageError
 from mapper.executors.shard import Shard
@@ -16,6 +15,7 @@ from mapper.graph.csr import Chunk
 from mapper.graph.rows import COPY, Rows, StreamedRows
 from mapper.graph.sparsification import ThinnedGraph
 from mapper.monitoring.monitor import Monitor
+from storage.arrays import Int32
 from storage.graph import Graph
 from storage.scratch.packed import Lists, RowCache
 from storage.scratch.scratch import Scratch
@@ -126,13 +126,13 @@ class WorkedRows(StreamedRows):
         chunk = super().read(index)
         return chunk.indptr, chunk.ids, chunk.weights
 
-    def degrees(self) -> NDArray[np.int32]:
+    def degrees(self) -> Int32:
         return self._degrees
 
     def read(self, index: int) -> Chunk:
         return Chunk(index * self.block_size, *self._here.read(index))
 
 
-def degrees_of(_: Shard, chunk: Chunk) -> tuple[int, NDArray[np.int32], int]:
+def degrees_of(_: Shard, chunk: Chunk) -> tuple[int, Int32, int]:
     """Return the first vertex of a chunk, the length of each row, and the largest weight."""
     return chunk.first, np.diff(chunk.indptr).astype(np.int32), int(chunk.weights.max(initial=0))

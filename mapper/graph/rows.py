@@ -16,12 +16,12 @@ from typing import Self
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.executors.workers import WorkerShardExecutor
 from mapper.graph.csr import Chunk
 from mapper.monitoring.callbacks import Advance
 from mapper.monitoring.threads import ThreadTeam
+from storage.arrays import Int32, Int64
 from storage.graph import Graph
 from storage.scratch.packed import Lists, PackedRows, write_packed
 from storage.scratch.scratch import Scratch
@@ -47,15 +47,15 @@ class Rows(ABC):
     block_size: int
     at_hand: bool = False
     executor: WorkerShardExecutor | None = None
-    _sizes: NDArray[np.int64]
+    _sizes: Int64
     _heaviest: int = int(ROW_LIMIT)
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Int64:
         """Capacity that each vertex uses, shape (vertices,)."""
         return self._sizes
 
-    def with_sizes(self, sizes: NDArray[np.int64]) -> Self:
+    def with_sizes(self, sizes: Int64) -> Self:
         """Return the same connections with other vertex sizes, without copying."""
         other = copy(self)
         other._sizes = sizes
@@ -75,7 +75,7 @@ class Rows(ABC):
         """Number of chunks."""
         return -(-self.vertices // self.block_size)
 
-    def degrees(self) -> NDArray[np.int32]:
+    def degrees(self) -> Int32:
         """Return the length of each row, shape (vertices,)."""
         found = np.empty(self.vertices, np.int32)
         for index in range(self.chunks):
@@ -93,13 +93,7 @@ class HeldRows(Rows):
 
     at_hand = True
 
-    def __init__(
-        self,
-        indptr: NDArray[np.int64],
-        ids: NDArray[np.int32],
-        weights: NDArray[np.int32],
-        sizes: NDArray[np.int64],
-    ) -> None:
+    def __init__(self, indptr: Int64, ids: Int32, weights: Int32, sizes: Int64) -> None:
         self.indptr = indptr
         self.ids = ids
         self.weights = weights
@@ -108,7 +102,7 @@ class HeldRows(Rows):
         count = max(LEAST_CHUNKS, -(-self.entries // CHUNK_ENTRIES))
         self.block_size = max(1, -(-sizes.size // count))
 
-    def degrees(self) -> NDArray[np.int32]:
+    def degrees(self) -> Int32:
         return np.diff(self.indptr).astype(np.int32)
 
     @property
@@ -141,7 +135,7 @@ def _narrow(indptr, weights, shift, limit, out):
 class StreamedRows(Rows):
     """Rows of a graph on disk, read and decoded chunk by chunk."""
 
-    def __init__(self, graph: Graph, sizes: NDArray[np.int64], shift: int) -> None:
+    def __init__(self, graph: Graph, sizes: Int64, shift: int) -> None:
         """shift : weights are divided by 2^shift, see `weight_shift`."""
         self._graph = graph
         self._shift = shift
@@ -159,12 +153,12 @@ class StreamedRows(Rows):
 class CopiedRows(Rows):
     """Rows in scratch, in a form that is cheap to read repeatedly."""
 
-    def __init__(self, packed: PackedRows, sizes: NDArray[np.int64]) -> None:
+    def __init__(self, packed: PackedRows, sizes: Int64) -> None:
         self._packed = packed
         self._sizes, self._heaviest = sizes, packed.heaviest
         self.entries, self.block_size = packed.entries, packed.block_size
 
-    def degrees(self) -> NDArray[np.int32]:
+    def degrees(self) -> Int32:
         return self._packed.degrees()
 
     def read(self, index: int) -> Chunk:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from chipsim.chip.machine import STRAIGHT
 from mapper.graph.members import members_of, relocate, swap
@@ -22,6 +21,7 @@ from mapper.graph.rows import HeldRows
 from mapper.hop_refinement.mesh import CUT, CoreMesh, _apart
 from mapper.monitoring.stopping import Stop, slices
 from mapper.random_numbers import accepted, next_random
+from storage.arrays import Int32, Mask
 
 TO_NEIGHBOUR = 600  # of 1024 proposals: to the core of a neighbour; the others: to an adjacent core
 MANY = 300  # proposals per vertex, at most, for the minimum of small graphs
@@ -132,13 +132,13 @@ class Cooling:
 
 def anneal_mapping(
     rows: HeldRows,
-    core: NDArray[np.int32],
+    core: Int32,
     mesh: CoreMesh,
     cooling: Cooling,
     seed: int,
-    fixed: NDArray[np.bool_] | None = None,
+    fixed: Mask | None = None,
     stop: Stop | None = None,
-) -> NDArray[np.int32]:
+) -> Int32:
     """Return the core of every vertex, in the best state at the end of a temperature.
 
     fixed : ndarray[bool], shape (vertices,), vertices that must not move, of size 0

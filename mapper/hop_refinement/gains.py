@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from chipsim.chip.machine import STRAIGHT
 from mapper.executors.shard import State
@@ -23,6 +22,7 @@ from mapper.graph.distance import along
 from mapper.hop_refinement.mesh import CoreMesh, _apart
 from mapper.monitoring.threads import WorkspacePool
 from mapper.partitioning.kway_refinement import Moves, Seeker
+from storage.arrays import Int64, Mask
 
 MUCH_BETTER = 2  # gain ratio above which a full core is preferred to one with slack
 INT32_MOST = np.int64(2**31 - 1)
@@ -87,10 +87,10 @@ def _walk_round(weight, at, place, around, gain):
 class Sums(NamedTuple):
     """Scratch, one number per column or row; zero on entry and exit, except the gains."""
 
-    in_column: NDArray[np.int64]
-    in_row: NDArray[np.int64]
-    gain_x: NDArray[np.int64]
-    gain_y: NDArray[np.int64]
+    in_column: Int64
+    in_row: Int64
+    gain_x: Int64
+    gain_y: Int64
 
 
 @njit(cache=True, nogil=True)
@@ -196,7 +196,7 @@ def _sums(width: int, height: int) -> Sums:
 class SeekHops(Seeker):
     """Seeks the core with the fewest hops to a vertex's neighbours; parts are core ids."""
 
-    def __init__(self, mesh: CoreMesh, fixed: NDArray[np.bool_] | None = None) -> None:
+    def __init__(self, mesh: CoreMesh, fixed: Mask | None = None) -> None:
         """fixed : ndarray[bool], shape (vertices,), vertices that must not move"""
         self._fixed, self._grid = fixed, mesh.grid
         self._workspaces = WorkspacePool(partial(_sums, mesh.width, mesh.height))

@@ -8,21 +8,18 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from chipsim.chip.machine import STRAIGHT, Axes, flat_axes
 from chipsim.chip.model import Chip
 from mapper.graph.distance import along
 from mapper.graph.rows import Rows
 from mapper.monitoring.threads import ThreadTeam
+from storage.arrays import Int32, Int64
 
 ADJACENT = ((1, 0), (0, 1))  # steps from a core to its exchange partner: adjacent cores
 DIAGONAL = ((1, 1), (-1, 1))  # and cores across a corner
 HOPS = 2**31 - 1  # distances are not capped
 CUT = 1  # distances are capped at one hop, so that hops are the cut weight
-
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
 
 
 class Grid(NamedTuple):
@@ -141,7 +138,7 @@ def _hop_cost(chunk, core, grid):
     return total
 
 
-def hop_cost(rows: Rows, core: NDArray[np.int32], mesh: CoreMesh, team: ThreadTeam) -> int:
+def hop_cost(rows: Rows, core: Int32, mesh: CoreMesh, team: ThreadTeam) -> int:
     """Return the hops of all connections, each counted at both of its ends.
 
     core : ndarray[int32], shape (vertices,); on a flat mesh hops are the cut weight, on a machine

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.graph.by_label import sums_by_label
 from mapper.graph.rows import HeldRows, Rows
@@ -30,6 +29,7 @@ from mapper.partitioning.kway_refinement import SeekCut, Seeker, refine_round
 from mapper.partitioning.label_propagation import cluster_vertices
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.recursive_splitting import Splitting, split_parts
+from storage.arrays import Int32, Mask
 
 SHRINK = 2.5  # maximum size of a cluster, in mean vertices; larger values give worse levels
 CLUSTER_ROUNDS = 3
@@ -45,7 +45,6 @@ UNANNEALED = 3  # the same without annealing
 FM_PASSES = 2  # FM passes per exchange
 SETTLED = 20  # exchanges end when one saves less than 1/SETTLED of the first
 
-Int32 = NDArray[np.int32]
 OnLevel = Callable[[Rows, Int32], None]
 """Called with a level and the core of each of its vertices."""
 
@@ -62,7 +61,7 @@ class Levels:
 
     graphs: list[Rows]
     clusters: list[Int32]
-    fixed: NDArray[np.bool_] | None = None
+    fixed: Mask | None = None
 
     @property
     def finest(self) -> Rows:
@@ -72,7 +71,7 @@ class Levels:
     def coarsest(self) -> Rows:
         return self.graphs[-1]
 
-    def fixed_at(self, depth: int) -> NDArray[np.bool_] | None:
+    def fixed_at(self, depth: int) -> Mask | None:
         """Return `fixed` for the vertices of a coarser level."""
         if self.fixed is None:
             return None
@@ -162,7 +161,7 @@ def pairwise_fm(
     memory: int,
     seed: int,
     team: ThreadTeam,
-    fixed: NDArray[np.bool_] | None = None,
+    fixed: Mask | None = None,
 ) -> int:
     """Exchange vertices between cores until gains are small; changes `core`, returns hops saved.
 
@@ -181,7 +180,7 @@ def pairwise_fm(
     return saved
 
 
-def _seeker(mesh: CoreMesh, fixed: NDArray[np.bool_] | None) -> Seeker:
+def _seeker(mesh: CoreMesh, fixed: Mask | None) -> Seeker:
     if mesh.most == CUT:  # parts without positions: nothing is pinned yet
         return SeekCut(mesh.capacities.size)
     return SeekHops(mesh, fixed)

@@ -21,13 +21,11 @@ from mapper.graph.csr import Csr
 from mapper.hop_refinement.mesh import CoreMesh, _apart
 from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.two_way_fm import PATIENT, new_queues, two_way_fm
+from storage.arrays import Int32, Int64, Mask
 
 INT32_MOST = np.int64(2**31 - 1)
 BUNCHES = 8  # maximum groups of pairs per thread
 WORTH_A_CALL = 2048  # vertices per group, approximately: less work does not pay a call
-
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
 
 
 class Batch(NamedTuple):
@@ -37,7 +35,7 @@ class Batch(NamedTuple):
     offset, degree : shape (vertices,), start and length of each row in `ids` and `weights`
     """
 
-    cores: NDArray[np.bool_]
+    cores: Mask
     offset: Int64
     degree: Int32
     ids: Int32
@@ -128,7 +126,7 @@ class Batches(Protocol):
     """Cores that exchange vertices, and their rows."""
 
     @property
-    def cores(self) -> NDArray[np.bool_]:
+    def cores(self) -> Mask:
         """Mask of the cores, shape (cores of the chip,)."""
 
     def batches(self, pairs: Int64, core: Int32) -> Iterator[tuple[slice, Batch]]:
@@ -144,7 +142,7 @@ def pairwise_fm_round(
     passes: int,
     rng: np.random.Generator,
     team: ThreadTeam,
-    fixed: NDArray[np.bool_] | None = None,
+    fixed: Mask | None = None,
 ) -> tuple[int, int]:
     """Process all pairs of some cores once; `core` is changed in place.
 

@@ -16,7 +16,7 @@ import numpy as np
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.annealing import Cooling
 from mapper.hop_refinement.gains import SeekHops
-from mapper.hop_refinement.mesh import CUT, CoreMesh, Int32, hop_cost
+from mapper.hop_refinement.mesh import CUT, CoreMesh, hop_cost
 from mapper.hop_refinement.multilevel import (
     BISECTION,
     SETTLED,
@@ -35,6 +35,7 @@ from mapper.planning.plan import Plan
 from mapper.resume.checkpoint import Arrays
 from mapper.scoring.stage_costs import estimate
 from mapper.settings import Settings
+from storage.arrays import Int32
 
 WORTH_ANOTHER = 0.003  # share of the hops that a V-cycle must save for another to follow
 LEAST_PROPOSALS = 30  # annealing proposals per neuron, at least, if any

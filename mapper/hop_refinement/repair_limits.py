@@ -8,7 +8,6 @@ than refinement saved, the mapping stays as placed.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.mesh import CoreMesh, hop_cost
@@ -22,16 +21,17 @@ from mapper.limits.use import excess
 from mapper.monitoring.context import Context
 from mapper.monitoring.monitor import Monitor
 from mapper.monitoring.threads import ThreadTeam
+from storage.arrays import Int32, Int64, Mask
 
 
 def refine_and_repair(
     job: LimitJob,
     combined: CombinedCapacity,
     rows: Rows,
-    place: NDArray[np.int32],
+    place: Int32,
     constraints: Constraints | None,
     context: Context,
-) -> NDArray[np.int32]:
+) -> Int32:
     """Return the core of every item, with fewer hops if that is possible within the limits.
 
     place : ndarray[int32], shape (items,), core of every item, within all limits, with pinned items
@@ -49,8 +49,8 @@ def refine_and_repair(
     exact = combined.exact and not job.axon_limited
     limits = job.load.limits
 
-    def on_better(found: NDArray[np.int32]) -> None:
-        def kept(team: ThreadTeam) -> NDArray[np.int32]:
+    def on_better(found: Int32) -> None:
+        def kept(team: ThreadTeam) -> Int32:
             item = job.items.item
             if exact:
                 return found[item]
@@ -83,12 +83,8 @@ def refine_and_repair(
 
 
 def unless_over_limits(
-    job: LimitJob,
-    found: NDArray[np.int32],
-    place: NDArray[np.int32],
-    monitor: Monitor,
-    team: ThreadTeam,
-) -> NDArray[np.int32]:
+    job: LimitJob, found: Int32, place: Int32, monitor: Monitor, team: ThreadTeam
+) -> Int32:
     """Return the refined core of every item, or the placed one if a core is above a limit."""
     limits = job.load.limits
     use = job.load.count(found[job.items.item], job.chip.cores, team)
@@ -99,8 +95,8 @@ def unless_over_limits(
 
 
 def capacities_beside_pins(
-    cores: int, place: NDArray[np.int32], combined: CombinedCapacity, pinned: NDArray[np.bool_]
-) -> NDArray[np.int64]:
+    cores: int, place: Int32, combined: CombinedCapacity, pinned: Mask
+) -> Int64:
     """Return the capacity of each core without its pinned items, 0 for unused cores.
 
     A core that exchanges brought within its limits may hold more than the combined capacity.

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.graph.by_label import sums_by_label
 from mapper.graph.rows import HeldRows, Rows
@@ -21,13 +20,11 @@ from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hop_refinement.pairwise_fm import Batch, pairwise_fm_round
 from mapper.monitoring.callbacks import Advance, ignore
 from mapper.monitoring.threads import ThreadTeam
+from storage.arrays import Int32, Int64, Mask
 
 ROW_BYTES = 8  # bytes per entry: id and weight
 TILE_ENTRIES = 1 << 24  # entries per tile, at most, 128 MiB, unless it is one core
 COLOURS = 4
-
-Int32 = NDArray[np.int32]
-Int64 = NDArray[np.int64]
 
 
 @njit(cache=True, nogil=True)
@@ -56,7 +53,7 @@ class Gatherer:
         self._ids, self._weights = np.empty(0, np.int32), np.empty(0, np.int32)
         self._offset = np.empty(0, np.int64)  # shared by calls: groups keep their batch
 
-    def gather(self, wanted: NDArray[np.bool_], core: Int32) -> Batch:
+    def gather(self, wanted: Mask, core: Int32) -> Batch:
         """Return the rows of the vertices on the selected cores."""
         rows, degree = self._rows, self._degree
         if isinstance(rows, HeldRows):
@@ -96,7 +93,7 @@ class TileGroup:
     batch : their rows, once gathered
     """
 
-    cores: NDArray[np.bool_]
+    cores: Mask
     batch: Batch | None = None
 
 
@@ -109,7 +106,7 @@ class CoreTile:
         at least one pair
     """
 
-    cores: NDArray[np.bool_]
+    cores: Mask
     gatherer: Gatherer
     group: TileGroup | None
 
@@ -212,7 +209,7 @@ def exchange_in_tiles(
     passes: int,
     rng: np.random.Generator,
     team: ThreadTeam,
-    fixed: NDArray[np.bool_] | None = None,
+    fixed: Mask | None = None,
 ) -> tuple[int, int]:
     """Process all pairs of cores that are in one tile once; `core` is changed in place.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.hypergraph.coarsening import coarsen
 from mapper.hypergraph.fm import (
@@ -22,8 +21,9 @@ from mapper.hypergraph.fm import (
     refine,
 )
 from mapper.hypergraph.gains import new_queue, new_state
-from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, contract, objective
+from mapper.hypergraph.hypergraph import Hypergraph, contract, objective
 from mapper.monitoring.stopping import Stop
+from storage.arrays import Int32, Int64
 
 COARSEST = 120  # vertices on the coarsest level
 HEAVIEST = 3.0  # maximum size of a cluster, in mean vertices of the coarsest level
@@ -146,9 +146,7 @@ def partition_by_bisection(
     stop : checked before each bisection
     """
     part = np.zeros(graph.vertices, np.int32)
-    todo: list[tuple[Hypergraph, NDArray[np.int64], int, int]] = [
-        (graph, np.arange(graph.vertices), 0, parts)
-    ]
+    todo: list[tuple[Hypergraph, Int64, int, int]] = [(graph, np.arange(graph.vertices), 0, parts)]
     while todo:
         if stop is not None:
             stop.begin(f"bisection, {parts - sum(one[3] for one in todo):,} of {parts:,} parts")

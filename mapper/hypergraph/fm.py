@@ -18,7 +18,8 @@ from numba import njit
 
 from mapper.graph.heap import remove, sift_down, sift_up
 from mapper.hypergraph.gains import new_queue, new_state
-from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64
+from mapper.hypergraph.hypergraph import Hypergraph
+from storage.arrays import Int32, Int64
 
 SETTLED = 1000  # passes end when one gains less than 1/SETTLED of the connectivity
 GAIN_BYTES = 8  # bytes per vertex and part in the gain table

@@ -6,13 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.graph.by_label import sums_by_label
 from mapper.random_numbers import hashed
-
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
+from storage.arrays import Int32, Int64
 
 
 @njit(cache=True, nogil=True)

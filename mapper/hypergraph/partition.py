@@ -15,10 +15,11 @@ import numpy as np
 from mapper.hypergraph.bisection import SHRINKS, BisectionEffort, partition_by_bisection
 from mapper.hypergraph.coarsening import coarsen, join_twins
 from mapper.hypergraph.fm import FmSearch, refine
-from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, objective
+from mapper.hypergraph.hypergraph import Hypergraph, objective
 from mapper.hypergraph.rebisection import PairEffort, rebisect_pairs
 from mapper.monitoring.stopping import Stop
 from mapper.monitoring.threads import ThreadTeam
+from storage.arrays import Int32, Int64
 
 COARSEST = 100  # vertices per part on the coarsest level
 HEAVIEST = 1.5  # maximum size of a cluster, in mean vertices of the coarsest level

@@ -19,11 +19,11 @@ from numba import njit
 from mapper.graph.distance import along
 from mapper.graph.members import members_of, relocate, swap
 from mapper.hop_refinement.mesh import CoreMesh
-from mapper.hypergraph.hypergraph import Int32
-from mapper.hypergraph.thin_nets import CORE, SYNAPSE, Float64, TickNets
+from mapper.hypergraph.thin_nets import CORE, SYNAPSE, TickNets
 from mapper.hypergraph.trees import Trees, arrive, leave, new_trees, propose, total_hops
 from mapper.monitoring.stopping import Stop, slices
 from mapper.random_numbers import accepted, next_random
+from storage.arrays import Float64, Int32
 
 OUT, IN, LINKS = 1, 2, 3  # rows of `TickLoads.cycles` after the row of neurons
 HOT = 512  # of 1024 proposals: a vertex of one of the slowest cores

@@ -12,9 +12,10 @@ import numpy as np
 
 from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hypergraph.coarsening import coarsen, join_twins
-from mapper.hypergraph.hypergraph import Hypergraph, Int32
+from mapper.hypergraph.hypergraph import Hypergraph
 from mapper.hypergraph.trees import TreePrices, anneal_trees, new_trees, total_hops
 from mapper.monitoring.stopping import Stop
+from storage.arrays import Int32
 
 SHRINKS = 0.9  # coarsening ends if a level keeps more than this share of the vertices
 HEAVIEST = 4.0  # maximum size of a cluster, in mean vertices of the finer level

@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.graph.distance import along, towards
 from mapper.graph.members import members_of, relocate, swap
 from mapper.hop_refinement.mesh import CoreMesh
-from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64
+from mapper.hypergraph.hypergraph import Hypergraph
 from mapper.monitoring.stopping import Stop, slices
 from mapper.random_numbers import accepted, next_random
+from storage.arrays import Float64, Int32, Int64
 
 TO_REACHED = 600  # of 1024 proposals: to a core that a net of the vertex reaches; else adjacent
 SPARE = 16  # slots per core beyond the vertices of the fullest core
@@ -292,11 +292,7 @@ def _anneal(t, members, count, place, width, height, proposals, temperature, sta
 
 
 def new_trees(
-    graph: Hypergraph,
-    core: Int32,
-    mesh: CoreMesh,
-    per_core_penalty: int = 0,
-    branches: bool = True,
+    graph: Hypergraph, core: Int32, mesh: CoreMesh, per_core_penalty: int = 0, branches: bool = True
 ) -> tuple[Trees, int]:
     """Return the trees of a mapping, which share its array of cores, and their total cost."""
     capacities, width, axes = mesh.capacities, mesh.width, mesh.axes
@@ -338,7 +334,7 @@ def anneal_trees(
     core: Int32,
     mesh: CoreMesh,
     prices: TreePrices,
-    temperatures: NDArray[np.float64],
+    temperatures: Float64,
     proposals: int,
     seed: int,
     stop: Stop | None = None,

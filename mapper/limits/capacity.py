@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
 from mapper.limits.use import Fans, count_fans
+from storage.arrays import Int64
 from storage.graph import Graph
 from storage.store.network import ID, NetworkFile
 
@@ -47,7 +47,7 @@ class AxonBounds:
     cores : cores that the synapses fill, given the limit on axons per core
     """
 
-    spread: NDArray[np.int64]
+    spread: Int64
     cores: int
 
     @property
@@ -55,9 +55,7 @@ class AxonBounds:
         return int(self.spread.sum())
 
 
-def axon_bounds(
-    graph: Graph, chip: Chip, sizes: NDArray[np.int64], fans: Fans, threads: int = 1
-) -> AxonBounds:
+def axon_bounds(graph: Graph, chip: Chip, sizes: Int64, fans: Fans, threads: int = 1) -> AxonBounds:
     """Compute bounds on axons, in one pass.
 
     sizes : size of each neuron, ndarray[int64], shape (neurons,)
@@ -159,7 +157,7 @@ def demands(graph: Graph, chip: Chip, threads: int = 1, fans: Fans | None = None
     return [_with_origin(demand, graph) for demand in found]
 
 
-def _demand(limit: str, use: NDArray[np.int64], needed: int, per_core: int, chip: Chip) -> Demand:
+def _demand(limit: str, use: Int64, needed: int, per_core: int, chip: Chip) -> Demand:
     worst = int(use.argmax())
     largest = int(use[worst])
     return Demand(

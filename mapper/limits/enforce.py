@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.graph.by_label import by_label, sums_by_label
 from mapper.limits.exchange import ExchangeSearch, Net, _fill_table
@@ -26,6 +25,7 @@ from mapper.limits.use import (
     weight_of_excess,
 )
 from mapper.monitoring.threads import ThreadTeam
+from storage.arrays import Int32, Int64, Mask
 from storage.graph import Graph
 
 PASSES = 40
@@ -66,8 +66,8 @@ class Items:
     fixed : ndarray[bool], shape (count,), items that do not move
     """
 
-    item: NDArray[np.int32]
-    fixed: NDArray[np.bool_]
+    item: Int32
+    fixed: Mask
 
     @classmethod
     def single(cls, neurons: int) -> Items:
@@ -78,13 +78,13 @@ class Items:
     def count(self) -> int:
         return self.fixed.size
 
-    def total(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+    def total(self, values: Int64) -> Int64:
         """Return sums over the neurons of each item, shape (count,)."""
         if self.count == self.item.size:  # items are the neurons
             return values
         return sums_by_label(self.item, values, self.count)
 
-    def members(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    def members(self) -> tuple[Int64, Int32]:
         """Return the start of each item in the list of neurons, and that list."""
         members, start, _ = by_label(self.item, self.count)
         return start, members
@@ -100,12 +100,12 @@ class Load:
     """
 
     graph: Graph
-    sizes: NDArray[np.int64]
-    fan_in: NDArray[np.int64]
-    limits: NDArray[np.int64]
+    sizes: Int64
+    fan_in: Int64
+    limits: Int64
     copies: bool = False
 
-    def count(self, part: NDArray[np.int32], parts: int, team: ThreadTeam) -> Use:
+    def count(self, part: Int32, parts: int, team: ThreadTeam) -> Use:
         return count_use(self.graph, part, parts, self.sizes, self.fan_in, team, self.copies)
 
 
@@ -127,9 +127,9 @@ class RepairBudget:
 def repair(
     load: Load,
     items: Items,
-    place: NDArray[np.int32],
+    place: Int32,
     parts: int,
-    allowed: NDArray[np.bool_],
+    allowed: Mask,
     memory: int,
     seed: int,
     team: ThreadTeam,
@@ -175,13 +175,7 @@ def _hopeless(before: int, left: int, number: int) -> bool:
     return left > (before - left) * (PASSES - 1 - number)
 
 
-def _choose(
-    use: Use,
-    limits: NDArray[np.int64],
-    allowed: NDArray[np.bool_],
-    memory: int,
-    rng: np.random.Generator,
-) -> NDArray[np.bool_]:
+def _choose(use: Use, limits: Int64, allowed: Mask, memory: int, rng: np.random.Generator) -> Mask:
     """Choose active parts: above a limit in half of the memory, with slack in the rest."""
     over = excess(use.table, limits)
     cost = PAIR_BYTES * use.table[AXONS_IN] + ROW_BYTES * use.table[SYNAPSES]
@@ -201,10 +195,10 @@ def _choose(
 def _exchange(
     load: Load,
     items: Items,
-    place: NDArray[np.int32],
+    place: Int32,
     use: Use,
-    active: NDArray[np.bool_],
-    allowed: NDArray[np.bool_],
+    active: Mask,
+    allowed: Mask,
     rng: np.random.Generator,
     team: ThreadTeam,
     effort: RepairBudget,

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from storage.arrays import Int32, Int64, Mask
 from storage.hashing import scrambled
 
 
@@ -25,15 +25,15 @@ class Net(NamedTuple):
     fixed : items that never move
     """
 
-    item: NDArray[np.int32]
-    first_member: NDArray[np.int64]
-    members: NDArray[np.int32]
-    sizes: NDArray[np.int64]
-    fan_in: NDArray[np.int64]
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
-    rows: NDArray[np.int32]
-    fixed: NDArray[np.bool_]
+    item: Int32
+    first_member: Int64
+    members: Int32
+    sizes: Int64
+    fan_in: Int64
+    start: Int64
+    end: Int64
+    rows: Int32
+    fixed: Mask
 
 
 class ExchangeSearch(NamedTuple):
@@ -48,14 +48,14 @@ class ExchangeSearch(NamedTuple):
     copies : axons_out counts neurons and their copies, see `Chip.single_target`
     """
 
-    part: NDArray[np.int32]
-    reach: NDArray[np.int32]
-    use: NDArray[np.int64]
-    limits: NDArray[np.int64]
-    weight: NDArray[np.int64]
-    keys: NDArray[np.int64]
-    counts: NDArray[np.int32]
-    used: NDArray[np.int64]
+    part: Int32
+    reach: Int32
+    use: Int64
+    limits: Int64
+    weight: Int64
+    keys: Int64
+    counts: Int32
+    used: Int64
     copies: bool
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from mapper.limits.exchange import _judge, _leaving, _move, _over, _relief
 from mapper.random_numbers import draw_star
+from storage.arrays import Int64, Mask
 
 OF_SOURCES, SPREAD, ROOMY = 6, 12, 6  # candidates: parts of sources, random parts, parts with slack
 SAMPLE = 64  # sources of a vertex whose parts are looked up
@@ -25,9 +26,9 @@ LINKS = 12  # second moves tried after each first move of a chain
 class LinkedLists(NamedTuple):
     """Linked lists of the items of each active part, -1 at the ends."""
 
-    head: NDArray[np.int64]
-    next_item: NDArray[np.int64]
-    previous_item: NDArray[np.int64]
+    head: Int64
+    next_item: Int64
+    previous_item: Int64
 
 
 class Targets(NamedTuple):
@@ -38,10 +39,10 @@ class Targets(NamedTuple):
     empty : parts without items
     """
 
-    active: NDArray[np.bool_]
-    listed: NDArray[np.int64]
-    roomy: NDArray[np.int64]
-    empty: NDArray[np.int64]
+    active: Mask
+    listed: Int64
+    roomy: Int64
+    empty: Int64
 
 
 class Tally(NamedTuple):
@@ -53,9 +54,9 @@ class Tally(NamedTuple):
     state : of the random numbers
     """
 
-    work: NDArray[np.int64]
-    kept: NDArray[np.int64]
-    turn: NDArray[np.int64]
+    work: Int64
+    kept: Int64
+    turn: Int64
     state: NDArray[np.uint64]
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.graph.affinity import cut_of
 from mapper.graph.by_label import sums_by_label
@@ -18,6 +17,7 @@ from mapper.partitioning.heavy_edge_matching import match
 from mapper.partitioning.rebalance import balance, enforce_and_renumber
 from mapper.resume.checkpoint import Arrays, Checkpoint
 from mapper.settings import Settings
+from storage.arrays import Int32, Int64
 from storage.graph import Graph
 from storage.scratch.scratch import Scratch
 
@@ -71,9 +71,9 @@ def _refine_block(chunk, order, sizes, capacity, part, block_weights, affinity, 
 
 def refine(
     graph: Graph,
-    sizes: NDArray[np.int64],
-    part: NDArray[np.int32],
-    block_weights: NDArray[np.int64],
+    sizes: Int64,
+    part: Int32,
+    block_weights: Int64,
     capacity: int,
     rng: np.random.Generator,
     threads: int = 1,
@@ -98,7 +98,7 @@ def refine(
     return moves, gained
 
 
-def cut_weight(graph: Graph, part: NDArray[np.int32], threads: int = 1) -> int:
+def cut_weight(graph: Graph, part: Int32, threads: int = 1) -> int:
     """Return the weight of the connections between different parts, each pair counted once."""
     total = 0
     for block in graph.blocks(threads=threads):
@@ -148,7 +148,7 @@ def coarsen(
 
 def uncoarsen(
     levels: list[HierarchyLevel],
-    part: NDArray[np.int32],
+    part: Int32,
     count: int,
     capacity: int,
     cores: int,
@@ -156,7 +156,7 @@ def uncoarsen(
     rng: np.random.Generator,
     scratch: Scratch,
     monitor: Monitor,
-) -> tuple[NDArray[np.int32], int]:
+) -> tuple[Int32, int]:
     """Project the parts of the coarsest level to the finest, refining them on each level.
 
     part : ndarray[int32], shape (vertices of the coarsest level,), numbered 0 .. count-1
@@ -195,7 +195,7 @@ def partition_classic(
     steps: Checkpoint,
     scratch: Scratch,
     monitor: Monitor,
-) -> tuple[NDArray[np.int32], int]:
+) -> tuple[Int32, int]:
     """Return at most `cores` parts, each of total size at most `capacity`.
 
     Returns (part, count): part : ndarray[int32], shape (vertices,), and the number of parts. Raises
@@ -229,5 +229,5 @@ def partition_classic(
     arrays = steps.run_once("partition", partition)
     if not monitor.levels:  # the step was done in an earlier run
         monitor.restore_levels(arrays["levels"].reshape(-1, 3).tolist())
-    part: NDArray[np.int32] = arrays["part"]
+    part: Int32 = arrays["part"]
     return part, int(part.max(initial=-1)) + 1

@@ -20,7 +20,6 @@ from functools import partial
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.executors.executor import executor_of
 from mapper.executors.shard import Shard, State, by_label
@@ -31,6 +30,7 @@ from mapper.graph.rows import Rows
 from mapper.monitoring.callbacks import Advance, ignore
 from mapper.monitoring.threads import ThreadTeam, WorkspacePool
 from mapper.partitioning.pass_steps import steps_of
+from storage.arrays import Int32, Int64
 
 BEHIND = 1  # steps computed ahead of the applied moves, if rows are not in memory
 OUTLIER = 4  # ratio of the weight to another part and to its own that makes a vertex an outlier
@@ -177,7 +177,7 @@ class Moves:
     outside, everything : present cost of all vertices of the chunk, and its upper bound
     """
 
-    table: NDArray[np.int32]
+    table: Int32
     outside: int
     everything: int
 
@@ -196,7 +196,7 @@ class Seeker(ABC):
 class SeekCut(Seeker):
     """Seeker that minimises the cut: the part that a vertex is connected to most."""
 
-    def __init__(self, parts: int, room: NDArray[np.int64] | None = None) -> None:
+    def __init__(self, parts: int, room: Int64 | None = None) -> None:
         """room : weight limit per part for outliers, see `_best_moves`; None: outliers wait"""
         self._room = np.full(parts, -1) if room is None else room
         self._workspaces = WorkspacePool(partial(by_label, parts, np.int32))
@@ -228,9 +228,9 @@ def seek(shard: Shard, chunk: Chunk) -> Moves:
 
 def refine_round(
     rows: Rows,
-    part: NDArray[np.int32],
-    capacities: NDArray[np.int64],
-    floor: NDArray[np.int64],
+    part: Int32,
+    capacities: Int64,
+    floor: Int64,
     seed: int,
     index: int,
     team: ThreadTeam,

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.graph.affinity import sum_by_part
 from mapper.graph.csr import Csr
@@ -28,6 +27,7 @@ from mapper.partitioning.two_way_fm import (
     two_way_fm,
 )
 from mapper.random_numbers import next_random
+from storage.arrays import Int32, Int64
 
 COARSEST = 96  # vertices at which greedy growing starts
 PREFER_SMOOTH = 1.01  # a smoothed cut may be this much worse: its shape is worth more
@@ -54,10 +54,10 @@ class BisectionEffort(NamedTuple):
 class ClusterScratch(NamedTuple):
     """Scratch with one number per vertex in each array; `affinity` is zero on entry and exit."""
 
-    size: NDArray[np.int64]
-    affinity: NDArray[np.int64]
-    found: NDArray[np.int64]
-    order: NDArray[np.int64]
+    size: Int64
+    affinity: Int64
+    found: Int64
+    order: Int64
 
 
 @njit(cache=True, nogil=True)
@@ -174,15 +174,15 @@ class CoarseLevels(NamedTuple):
     counts : vertices of each level
     """
 
-    indptr: NDArray[np.int64]
-    ids: NDArray[np.int32]
-    weights: NDArray[np.int32]
-    sizes: NDArray[np.int64]
-    bias: NDArray[np.int64]
-    cluster: NDArray[np.int32]
-    vertex_at: NDArray[np.int64]
-    entry_at: NDArray[np.int64]
-    counts: NDArray[np.int64]
+    indptr: Int64
+    ids: Int32
+    weights: Int32
+    sizes: Int64
+    bias: Int64
+    cluster: Int32
+    vertex_at: Int64
+    entry_at: Int64
+    counts: Int64
 
 
 @njit(cache=True, nogil=True)

@@ -20,7 +20,6 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.graph.by_label import numbered, sums_by_label
 from mapper.graph.rows import Rows, StreamedRows, copied, hold
@@ -37,6 +36,7 @@ from mapper.partitioning.recursive_splitting import Splitting, split_parts
 from mapper.planning.memory import FILL
 from mapper.planning.sampling import Sample
 from mapper.resume.checkpoint import Arrays
+from storage.arrays import Int32, Int64, Mask
 from storage.graph import Graph
 from storage.scratch.scratch import Scratch
 
@@ -70,7 +70,7 @@ def parts_wanted(size: int, capacity: int, cores: int) -> int:
     return max(1, min(cores, -(-size // max(1, int(capacity * FILL)))))
 
 
-def partition_streamed(task: Task, context: Context) -> tuple[NDArray[np.int32], int]:
+def partition_streamed(task: Task, context: Context) -> tuple[Int32, int]:
     """Return parts within the capacity of a core.
 
     Returns (part, count): part : ndarray[int32], shape (vertices,), and the number of parts. Raises
@@ -130,12 +130,7 @@ def partition_streamed(task: Task, context: Context) -> tuple[NDArray[np.int32],
     return numbered(part, task.cores)
 
 
-def _blocks(
-    task: Task,
-    stop: int,
-    cluster: NDArray[np.int32],
-    context: Context,
-) -> Arrays:
+def _blocks(task: Task, stop: int, cluster: Int32, context: Context) -> Arrays:
     """Return blocks of at most `stop` cores, from a sample of the connections between clusters.
 
     Arrays of a step: level : vertices and connections of each level; sample : see `Sample`
@@ -169,21 +164,21 @@ def _blocks(
 
 def _refine(
     task: Task,
-    part: NDArray[np.int32],
-    capacities: NDArray[np.int64],
-    floor: NDArray[np.int64],
+    part: Int32,
+    capacities: Int64,
+    floor: Int64,
     passes: int,
     step: int,
     context: Context,
     seeker: Seeker | None = None,
-) -> NDArray[np.int32]:
+) -> Int32:
     """Run passes of k-way refinement, each of them a step; seeker : see `refine_round`."""
     settings, _, steps, monitor, team = context
     rows = task.rows
     monitor.expect(passes * rows.entries)
     for index in range(passes):
 
-        def once(part: NDArray[np.int32] = part, index: int = index) -> Arrays:
+        def once(part: Int32 = part, index: int = index) -> Arrays:
             found = refine_round(
                 rows, part, capacities, floor, settings.seed_of(step), index, team,
                 monitor.advance, seeker,
@@ -199,9 +194,7 @@ def _refine(
     return part
 
 
-def balanced(
-    task: Task, core: NDArray[np.int32], usable: NDArray[np.bool_], threads: int
-) -> NDArray[np.int32]:
+def balanced(task: Task, core: Int32, usable: Mask, threads: int) -> Int32:
     """Return cores within the capacity; unused cores of the chip may be added.
 
     core : of every vertex; usable : per core, True for all cores in use

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.graph.heap import remove, sift_down, sift_up
 from mapper.random_numbers import next_random
+from storage.arrays import Int64
 
 RUN = 16  # length of runs sorted by insertion
 PATIENT = 8  # FM ends a pass after moves of one in PATIENT vertices without gain
@@ -29,10 +29,10 @@ class Queues(NamedTuple):
         ndarray[int64], shape (n,), place in the queue, cost, and vertices moved
     """
 
-    heap: NDArray[np.int64]
-    place: NDArray[np.int64]
-    cost: NDArray[np.int64]
-    moves: NDArray[np.int64]
+    heap: Int64
+    place: Int64
+    cost: Int64
+    moves: Int64
 
 
 @njit(cache=True, nogil=True)

@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from chipsim.chip.machine import STRAIGHT, Axes
 from mapper.graph.by_label import sums_by_label
 from mapper.graph.csr import Subgraph
 from mapper.graph.distance import along, towards
 from mapper.placement.clock import ENDLESS, Clock
+from storage.arrays import Int32, Int64
 
-Lists = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
+Lists = tuple[Int64, Int32, Int64]
 REACH = 64  # columns and rows searched along the force: all of a 64x64 chip
 
 
@@ -32,17 +32,17 @@ class GroupLayout(NamedTuple):
     axes : coordinates of columns and rows
     """
 
-    x: NDArray[np.int32]
-    y: NDArray[np.int32]
-    at: NDArray[np.int32]
+    x: Int32
+    y: Int32
+    at: Int32
     axes: Axes
 
 
 class CostTables(NamedTuple):
     """Cost of every group in every column and row; empty if memory does not suffice."""
 
-    columns: NDArray[np.int64]
-    rows: NDArray[np.int64]
+    columns: Int64
+    rows: Int64
 
 
 @njit(cache=True, nogil=True)
@@ -225,20 +225,20 @@ def sum_hops(indptr, ids, weights, x, y, round_x, round_y):
     return total
 
 
-def hops_of(csr: Lists, x: NDArray[np.int32], y: NDArray[np.int32], axes: Axes) -> int:
+def hops_of(csr: Lists, x: Int32, y: Int32, axes: Axes) -> int:
     """Return the sum over list entries of weight times distance; x, y : columns and rows."""
     return int(sum_hops(*csr, axes.x[x], axes.y[y], axes.round_x, axes.round_y))
 
 
-def hop_cost(groups: Subgraph, x: NDArray[np.int32], y: NDArray[np.int32], axes: Axes) -> int:
+def hop_cost(groups: Subgraph, x: Int32, y: Int32, axes: Axes) -> int:
     """Return weight times distance over connections, each once; x, y : columns and rows."""
     return hops_of((groups.indptr, groups.ids, groups.weights), x, y, axes) // 2
 
 
 def refine_by_forces(
     groups: Subgraph,
-    x: NDArray[np.int32],
-    y: NDArray[np.int32],
+    x: Int32,
+    y: Int32,
     axes: Axes,
     share: float,
     iterations: int,

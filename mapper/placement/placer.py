@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.graph.csr import Subgraph
 from mapper.placement.classes import Classes, find_classes
@@ -18,14 +17,15 @@ from mapper.placement.component_packing import ComponentArea, split_areas
 from mapper.placement.force import hop_cost
 from mapper.placement.region import Region
 from mapper.placement.traffic import Traffic, split_traffic
+from storage.arrays import Int32, Int64
 
 
 class Placed(NamedTuple):
     """A placement and its cost; columns and rows within the region, each shape (groups,)."""
 
     cost: int
-    x: NDArray[np.int32]
-    y: NDArray[np.int32]
+    x: Int32
+    y: Int32
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Problem:
 
     groups: Subgraph
     region: Region
-    rank: NDArray[np.int64]
+    rank: Int64
     threads: int
     memory: int
     clock: Clock
@@ -60,7 +60,7 @@ class Problem:
     def size(self) -> int:
         return self.groups.members.size
 
-    def placed(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> Placed:
+    def placed(self, x: Int32, y: Int32) -> Placed:
         return Placed(hop_cost(self.groups, x, y, self.region.axes), x, y)
 
 

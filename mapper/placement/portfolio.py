@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.graph.csr import Subgraph
 from mapper.monitoring.callbacks import OnPlacement, ignore
@@ -31,6 +30,7 @@ from mapper.placement.region import Region
 from mapper.placement.spectral import RotationSearch, SpectralPlacer
 from mapper.placement.terminal_bisection import BisectionPlacer
 from mapper.planning.processor_time import GROWTH, STANDARD
+from storage.arrays import Int64
 from storage.parallel import map_ordered
 
 FEW_GROUPS = 2048  # groups below which the work of annealing is proportional to their number
@@ -98,7 +98,7 @@ def place(
     rng: np.random.Generator,
     threads: int = 1,
     memory: int = 1 << 28,
-    hint: NDArray[np.int64] | None = None,
+    hint: Int64 | None = None,
     clock: Clock = ENDLESS,
     on_better: OnPlacement = ignore,
 ) -> Places:

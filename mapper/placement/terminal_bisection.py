@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from chipsim.chip.machine import Axes
 from mapper.graph.csr import Csr
@@ -24,6 +23,7 @@ from mapper.placement.clock import ENDLESS, Clock
 from mapper.placement.legalise import Places, on_cells, split_cells
 from mapper.placement.placer import Placed, Placer, Problem
 from mapper.placement.traffic import Traffic
+from storage.arrays import Float64, Int64
 
 MOST_WEIGHT = 1 << 20  # weights are scaled down to this, to avoid overflow of sums
 PIECES = 64  # pieces cut between two checks of the clock
@@ -122,7 +122,7 @@ def _cut(traffic, cuts, middles, order, centre, local, effort, state):
             centre[members[i], 1] = middles[k, at + 1]
 
 
-def _middles(places: NDArray[np.int64], cuts: NDArray[np.int64]) -> NDArray[np.float64]:
+def _middles(places: Int64, cuts: Int64) -> Float64:
     """Return mean coordinates of the cells of both sides of each cut, shape (cuts, 4)."""
     sums = np.concatenate([np.zeros((1, 2)), np.cumsum(places, axis=0)])
     found = []
@@ -131,18 +131,14 @@ def _middles(places: NDArray[np.int64], cuts: NDArray[np.int64]) -> NDArray[np.f
     return np.concatenate(found, axis=1)
 
 
-def _stages(cuts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+def _stages(cuts: Int64) -> Iterator[Int64]:
     """Yield sets of independent cuts: the whole, its sides, their sides and so on."""
     # pieces of a stage are in order; the next stage begins within one of them
     yield from np.split(cuts, 1 + np.flatnonzero(cuts[1:, 0] < cuts[:-1, 2]))
 
 
 def place_by_cuts(
-    traffic: Traffic,
-    cells: NDArray[np.int64],
-    axes: Axes,
-    rng: np.random.Generator,
-    clock: Clock = ENDLESS,
+    traffic: Traffic, cells: Int64, axes: Axes, rng: np.random.Generator, clock: Clock = ENDLESS
 ) -> Places:
     """Return columns and rows, one of the cells, shape (groups, 2), for each group.
 

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from chipsim.chip.machine import STRAIGHT, Axes
 from mapper.graph.csr import Subgraph
+from storage.arrays import Float64, Int32, Int64
 
 DENSE = 192  # mean connections per group above which a background is considered
 OUTSTANDING = 12.0  # ratio to the background; 1 in 160,000 exponential weights exceeds it
@@ -39,13 +39,13 @@ class Traffic(NamedTuple):
     mass : ndarray[float64], shape (groups,), b_u / sqrt(sum(b)); zero if nothing was split off
     """
 
-    indptr: NDArray[np.int64]
-    ids: NDArray[np.int32]
-    weights: NDArray[np.int64]
-    mass: NDArray[np.float64]
+    indptr: Int64
+    ids: Int32
+    weights: Int64
+    mass: Float64
 
     @property
-    def csr(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+    def csr(self) -> tuple[Int64, Int32, Int64]:
         return self.indptr, self.ids, self.weights
 
     @property
@@ -67,14 +67,12 @@ class Background(NamedTuple):
     columns, rows : ndarray[float64], cost of a unit of mass in every column and row
     """
 
-    mass: NDArray[np.float64]
-    columns: NDArray[np.float64]
-    rows: NDArray[np.float64]
+    mass: Float64
+    columns: Float64
+    rows: Float64
 
 
-def background_cost(
-    mass: NDArray[np.float64], position: NDArray[np.int32], at: NDArray[np.int32], around: int
-) -> NDArray[np.float64]:
+def background_cost(mass: Float64, position: Int32, at: Int32, around: int) -> Float64:
     """Return the cost of a unit of mass in each column (or row), shape (columns,).
 
     at, around : coordinates of the columns, and the circumference
@@ -82,16 +80,16 @@ def background_cost(
     weight = np.bincount(position, weights=mass, minlength=at.size)
     if around != STRAIGHT:
         straight = np.abs(at[:, None].astype(np.int64) - at)
-        found: NDArray[np.float64] = np.minimum(straight, around - straight) @ weight
+        found: Float64 = np.minimum(straight, around - straight) @ weight
         return found
     before = np.append(0, weight.cumsum()[:-1])
     # away from the mass before, closer to the rest
     step = (2 * before[1:] - weight.sum()) * np.diff(at)
-    cost: NDArray[np.float64] = np.append(0.0, step.cumsum())
+    cost: Float64 = np.append(0.0, step.cumsum())
     return cost + (weight * (at - at[0])).sum()
 
 
-def background_of(mass: NDArray[np.float64], spot: NDArray[np.int32], axes: Axes) -> Background:
+def background_of(mass: Float64, spot: Int32, axes: Axes) -> Background:
     """Return the background of groups at these columns and rows, shape (groups, 2)."""
     if not mass.any():  # fast path: most graphs, called hundreds of times
         return Background(mass, np.zeros(axes.x.size), np.zeros(axes.y.size))

@@ -22,11 +22,11 @@ from mapper.graph.csr import Subgraph
 from mapper.graph.rows import HeldRows, Rows
 from mapper.monitoring.monitor import Monitor, Observer
 from mapper.monitoring.threads import ThreadTeam
+from storage.arrays import Int32
 
 SPARED = 16  # one chunk on disk in SPARED is scanned
 LEAST_CHUNKS = 16  # chunks that are scanned, at least
 
-Int32 = NDArray[np.int32]
 Places = tuple[NDArray[Any], NDArray[Any]]
 
 
