@@ -12,6 +12,7 @@ from mapper.hypergraph.fm import (
     ENOUGH,
     FmSearch,
     _best_target,
+    _clear,
     _grow,
     _move,
     _search,
@@ -42,6 +43,14 @@ def case(seed: int, parts: int = 3) -> tuple[naive.Nets, Hypergraph, State, np.r
     return nets, graph, new_state(graph, part, room), rng
 
 
+def tight_mesh(graph: Hypergraph, rng: np.random.Generator) -> tuple[np.ndarray, CoreMesh]:
+    """Return random cores on a mesh with little slack, whose last core is unused if it is empty."""
+    core = rng.integers(0, 6, graph.vertices).astype(np.int32)
+    room = np.maximum(np.bincount(core, weights=graph.sizes, minlength=6), 3).astype(np.int64)
+    room[5] = 0 if not np.any(core == 5) else room[5]
+    return core, CoreMesh(3, 2, room)
+
+
 def check(nets: naive.Nets, state: State) -> None:
     """All incrementally updated values are correct."""
     part, parts = state.part.tolist(), state.capacities.size
@@ -61,9 +70,7 @@ def test_gains_stay_correct(seed: int) -> None:
     nets, graph, state, rng = case(seed)
     check(nets, state)
     queue = new_queue(graph.vertices)
-    queue.locked[:] = 0
-    queue.place[:] = -1
-    queue.target[:] = -1
+    _clear(queue)
     for _ in range(12):
         v = int(rng.integers(graph.vertices))
         others = [k for k in range(3) if k != state.part[v]]
@@ -86,9 +93,7 @@ def test_moves_keep_the_best_of_the_queued_ones(seed: int, late: bool) -> None:
     _, graph, state, rng = case(seed, 5)
     state.capacities[:] = 100  # full parts are found at the time of a move
     queue = new_queue(graph.vertices, late)
-    queue.locked[:] = 0
-    queue.place[:] = -1
-    queue.target[:] = -1
+    _clear(queue)
     length = 0
     for v in range(graph.vertices):
         length = _update(state, queue, v, length)
@@ -222,15 +227,13 @@ def test_packet_costs_are_exact(seed: int, per_core_penalty: int, branches: bool
 @pytest.mark.parametrize("seed", SEEDS)
 def test_annealing_keeps_the_capacity_and_the_best(seed: int) -> None:
     nets, graph, _, rng = case(seed)
-    core = rng.integers(0, 6, graph.vertices).astype(np.int32)
-    room = np.maximum(np.bincount(core, weights=graph.sizes, minlength=6), 3).astype(np.int64)
-    room[5] = 0 if not np.any(core == 5) else room[5]
+    core, mesh = tight_mesh(graph, rng)
     temperatures = np.geomspace(3.0, 0.1, 5)
-    given = (graph, core, CoreMesh(3, 2, room), TreePrices(2), temperatures, 150, seed)
+    given = (graph, core, mesh, TreePrices(2), temperatures, 150, seed)
     found = anneal_trees(*given)
     assert found.tolist() == anneal_trees(*given).tolist()
     assert naive.tree_cost(nets, found.tolist(), 3, 2) <= naive.tree_cost(nets, core.tolist(), 3, 2)
-    assert np.all(np.bincount(found, weights=graph.sizes, minlength=6) <= room)
+    assert np.all(np.bincount(found, weights=graph.sizes, minlength=6) <= mesh.capacities)
 
 
 @pytest.mark.parametrize("branches", [True, False])
