@@ -22,7 +22,7 @@ from mapper.hypergraph.tree_refinement import TreeEffort, packet_effort, refine_
 from mapper.monitoring.callbacks import OnMapping
 from mapper.monitoring.context import Context
 from mapper.partitioning.rebalance import balance, enforce_capacity
-from mapper.partitioning.streamed import SETTLED, parts_wanted
+from mapper.partitioning.streamed import parts_wanted, run_passes
 from mapper.resume.checkpoint import Arrays
 from storage.arrays import Int32, Int64
 from storage.graph import Graph
@@ -105,25 +105,20 @@ def refine_streamed_nets(
     context: Context,
 ) -> tuple[Int32, Subgraph]:
     """Refine parts by connectivity with nets on disk; return parts and their traffic."""
-    settings, plan, steps, monitor, team = context
+    settings, plan, _, monitor, team = context
     nets = NetReader(network)
     capacities = np.full(parts, capacity, np.int64)
     with monitor.stage("net refinement"):
         monitor.expect(settings.block_passes * rows.entries)
-        for index in range(settings.block_passes):
 
-            def once(part: Int32 = part, index: int = index) -> Arrays:
-                found = part.copy()
-                moves, cost = refine_streamed(
-                    rows, nets, found, capacities, settings.seed_of(7), index, team, monitor.advance
-                )
-                monitor.note(f"pass {index + 1}: {moves:,} moves, connectivity was {cost:,}")
-                return {"part": found, "moves": np.array([moves], np.int64)}
+        def work(part: Int32, index: int) -> int:
+            moves, cost = refine_streamed(
+                rows, nets, part, capacities, settings.seed_of(7), index, team, monitor.advance
+            )
+            monitor.note(f"pass {index + 1}: {moves:,} moves, connectivity was {cost:,}")
+            return moves
 
-            arrays = steps.run_once(f"nets {index}", once)
-            part = arrays["part"]
-            if arrays["moves"][0] * SETTLED < rows.vertices:
-                break
+        part = run_passes("nets ", part, settings.block_passes, work, context)
         monitor.observer.on_partition(part)
     with monitor.stage("groups"):
         groups = streamed_traffic(rows, nets, part, parts, plan.grouped, scratch, team)

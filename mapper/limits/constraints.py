@@ -87,10 +87,9 @@ class Constraints:
     core: Int32
     name: dict[int, str]
 
-    def items(self, fixed: bool = False) -> Items:
-        """Return the items; pinned ones do not move if `fixed`."""
-        pinned = self.core >= 0 if fixed else np.zeros(self.core.size, np.bool_)
-        return Items(self.item, pinned)
+    def items(self) -> Items:
+        """Return the items, all free to move."""
+        return Items(self.item, np.zeros(self.core.size, np.bool_))
 
     def require_fit(self, chip: Chip, sizes: Int64, fans: Fans) -> None:
         """Raise `DoesNotFitError` if an item exceeds a core."""

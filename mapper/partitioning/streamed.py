@@ -17,6 +17,7 @@ in every pass.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import astuple, dataclass
 
 import numpy as np
@@ -173,23 +174,39 @@ def _refine(
     seeker: Seeker | None = None,
 ) -> Int32:
     """Run passes of k-way refinement, each of them a step; seeker : see `refine_round`."""
-    settings, _, steps, monitor, team = context
+    settings, _, _, monitor, team = context
     rows = task.rows
     monitor.expect(passes * rows.entries)
+
+    def work(part: Int32, index: int) -> int:
+        found = refine_round(
+            rows, part, capacities, floor, settings.seed_of(step), index, team, monitor.advance,
+            seeker,
+        )  # fmt: skip
+        share = found.outside / max(1, found.everything)
+        monitor.note(f"pass {index + 1}: {found.moves:,} moves, cut fraction was {share:.4f}")
+        return found.moves
+
+    return run_passes(f"refine {step}.", part, passes, work, context)
+
+
+def run_passes(
+    name: str, part: Int32, passes: int, work: Callable[[Int32, int], int], context: Context
+) -> Int32:
+    """Run passes over a partition, each of them a step, until few vertices move; return the parts.
+
+    name : of the steps, before the number of the pass
+    work : changes the parts in place in a pass, and returns the number of moves
+    """
     for index in range(passes):
 
         def once(part: Int32 = part, index: int = index) -> Arrays:
-            found = refine_round(
-                rows, part, capacities, floor, settings.seed_of(step), index, team,
-                monitor.advance, seeker,
-            )  # fmt: skip
-            share = found.outside / max(1, found.everything)
-            monitor.note(f"pass {index + 1}: {found.moves:,} moves, cut fraction was {share:.4f}")
-            return {"part": part, "moves": np.array([found.moves], np.int64)}
+            moves = work(part, index)
+            return {"part": part, "moves": np.array([moves], np.int64)}
 
-        arrays = steps.run_once(f"refine {step}.{index}", once)
+        arrays = context.steps.run_once(f"{name}{index}", once)
         part = arrays["part"]
-        if arrays["moves"][0] * SETTLED < rows.vertices:
+        if arrays["moves"][0] * SETTLED < part.size:
             break  # further gains are not worth a pass
     return part
 

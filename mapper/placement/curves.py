@@ -81,7 +81,7 @@ def walk_best(traffic: Traffic, cells: Int64, order: Int64, axes: Axes, threads:
 
 @dataclass(frozen=True, slots=True)
 class CurvePlacer(Placer):
-    """Walks each area with its groups in order of rank, or of distance from one of them."""
+    """Walks each area with its groups in order of number, or of distance from one of them."""
 
     by_distance: bool
 
@@ -94,7 +94,7 @@ class CurvePlacer(Placer):
             order = (
                 breadth_first(area.traffic)
                 if self.by_distance
-                else np.argsort(problem.rank[area.members], kind="stable")
+                else np.argsort(area.members, kind="stable")
             )
             x[area.members], y[area.members] = walk_best(
                 sample, area.cells, order, problem.region.axes, problem.threads

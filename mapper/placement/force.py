@@ -243,7 +243,6 @@ def refine_by_forces(
     share: float,
     iterations: int,
     memory: int,
-    reach: int = REACH,
     clock: Clock = ENDLESS,
 ) -> int:
     """Swap groups until no swap of the groups with the strongest forces helps; changes x and y.
@@ -278,7 +277,7 @@ def refine_by_forces(
         order = np.argsort(-magnitude, kind="stable")
         for begin in range(0, order.size, top):  # the next share only if no swap helps
             swaps, _ = _swap_pulled(
-                *csr, strength, layout, tables, tie, order[begin : begin + top], reach
+                *csr, strength, layout, tables, tie, order[begin : begin + top], REACH
             )
             if swaps or clock.over():
                 break

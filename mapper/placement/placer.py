@@ -17,7 +17,7 @@ from mapper.placement.component_packing import ComponentArea, split_areas
 from mapper.placement.force import hop_cost
 from mapper.placement.region import Region
 from mapper.placement.traffic import Traffic, split_traffic
-from storage.arrays import Int32, Int64
+from storage.arrays import Int32
 
 
 class Placed(NamedTuple):
@@ -32,14 +32,11 @@ class Placed(NamedTuple):
 class Problem:
     """The groups to place, the region, and the resources.
 
-    rank : ndarray[int64], shape (groups,), of each group in an order in which connected groups
-        are near
     memory : bytes that may be used in addition to the groups, approximately
     """
 
     groups: Subgraph
     region: Region
-    rank: Int64
     threads: int
     memory: int
     clock: Clock

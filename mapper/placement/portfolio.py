@@ -30,7 +30,6 @@ from mapper.placement.region import Region
 from mapper.placement.spectral import RotationSearch, SpectralPlacer
 from mapper.placement.terminal_bisection import BisectionPlacer
 from mapper.planning.processor_time import GROWTH, STANDARD
-from storage.arrays import Int64
 from storage.parallel import map_ordered
 
 FEW_GROUPS = 2048  # groups below which the work of annealing is proportional to their number
@@ -98,23 +97,19 @@ def place(
     rng: np.random.Generator,
     threads: int = 1,
     memory: int = 1 << 28,
-    hint: Int64 | None = None,
     clock: Clock = ENDLESS,
     on_better: OnPlacement = ignore,
 ) -> Places:
     """Place every group on a core of the region.
 
     memory : bytes that may be used in addition to the groups, approximately
-    hint : ndarray[int64], shape (groups,), rank of each group in an order in which connected
-        groups are near; default: their numbers
     clock : time limit after which the best placement so far is returned; the result then depends
         on the machine. A first placement along a curve is always made.
     on_better : called with columns and rows of the first placement, and of each new best one
 
     Returns columns and rows on the chip, each shape (groups,).
     """
-    rank = np.arange(groups.members.size) if hint is None else hint
-    problem = Problem(groups, region, rank, threads, memory, clock)
+    problem = Problem(groups, region, threads, memory, clock)
     found: list[Placed] = []
 
     def on_chip(placed: Placed) -> Places:

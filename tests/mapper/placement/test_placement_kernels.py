@@ -397,13 +397,3 @@ def test_an_interrupt_keeps_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     assert costs[-1] >= hop_cost(groups, *whole, region.axes)
     first = place(groups, region, "fast", np.random.default_rng(0), clock=Clock(stop=stop))
     assert (first[0].tolist(), first[1].tolist()) == seen[0]  # a first result always exists
-
-
-def test_a_hint_defines_an_order() -> None:
-    """The better curve is used, so a good hint cannot be worse than a useless one."""
-    groups = subgraph(grid(36, 1))
-    region = choose_region(np.ones((6, 6), np.bool_), 36)
-    hint = np.random.default_rng(0).permutation(36)  # the seed of `grid`
-    hint = np.argsort(hint)
-    x, y = place(groups, region, "fast", np.random.default_rng(0), hint=hint)
-    assert hop_cost(groups, x, y, region.axes) == 35

@@ -55,8 +55,7 @@ def alone(placer: interface.Placer) -> Placer:
     """Wrap a single placer of the portfolio; it starts from the groups in their order."""
 
     def place(groups: Subgraph, region: Region, _: Axes, rng: np.random.Generator) -> Places:
-        rank = np.arange(groups.members.size)
-        problem = interface.Problem(groups, region, rank, 2, 1 << 28, Clock())
+        problem = interface.Problem(groups, region, 2, 1 << 28, Clock())
         start = next(CurvePlacer(False).place(problem, None, rng))
         given = start.x.copy(), start.y.copy()
         found = list(placer.place(problem, start, rng))
