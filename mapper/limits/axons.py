@@ -20,7 +20,7 @@ from mapper.errors import DoesNotFitError
 from mapper.graph.by_label import numbered, sums_by_label
 from mapper.limits.combined import ENOUGH, CombinedCapacity, combine_capacity
 from mapper.limits.constraints import Constraints
-from mapper.limits.enforce import Items, Load, RepairBudget, most_used, repair
+from mapper.limits.enforce import Items, Load, RepairBudget, repair
 from mapper.limits.use import (
     AXONS_IN,
     AXONS_OUT,
@@ -205,5 +205,6 @@ def _fitting(fan: Float64, vertices: Float64, axons: Int64, limit: int) -> Float
 
 
 def _note(monitor: Monitor, use: Use, over: Int64) -> None:
-    largest = ", ".join(f"{count:,} {name}" for name, count in most_used(use).items())
+    most = zip(use.table.max(axis=1, initial=0), LIMITS, strict=True)
+    largest = ", ".join(f"{count:,} {name}" for count, name in most)
     monitor.note(f"{np.count_nonzero(over):,} cores above a limit; largest: {largest}")

@@ -16,8 +16,6 @@ from mapper.limits.exchange import ExchangeSearch, Net, _fill_table
 from mapper.limits.relief import LinkedLists, Targets, _link, _relieve
 from mapper.limits.use import (
     AXONS_IN,
-    AXONS_OUT,
-    NEURONS,
     SYNAPSES,
     Use,
     count_use,
@@ -254,9 +252,3 @@ def _exchange(
         if not moved:
             break
     effort.left -= allotted - int(work[0])
-
-
-def most_used(use: Use) -> dict[str, int]:
-    """Return the largest use of each limit, for notes in the log."""
-    names = {"neurons": NEURONS, "synapses": SYNAPSES, "axons_in": AXONS_IN, "axons_out": AXONS_OUT}
-    return {name: int(use.table[row].max(initial=0)) for name, row in names.items()}

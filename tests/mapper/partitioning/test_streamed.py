@@ -79,7 +79,7 @@ def mapped(path: Path, chip: Chip, folder: Path, name: str = "fast", **changes: 
 # ---------------------------------------------------------------- networks of many shapes
 
 
-def drawn(chip: Size, neurons: int, synapses: int, **options: Any) -> Shape:
+def drawn(chip: Size, neurons: int, synapses: int, /, **options: Any) -> Shape:
     """A random network for a chip of this width, height and neurons per core."""
 
     def shape(folder: Path) -> tuple[Path, Chip]:
