@@ -31,7 +31,7 @@ NOTHING: Any = None
 
 @contextmanager
 def context_of(folder: Path, plan: Plan, **chosen: Any) -> Iterator[Context]:
-    with Monitor() as monitor, Scratch(folder / "scratch") as scratch:
+    with Monitor() as monitor, Scratch(folder) as scratch:
         yield Context(preset("default", **chosen), plan, Checkpoint(scratch), monitor, NOTHING)
 
 
@@ -52,7 +52,7 @@ def test_cycles_end_after_two_small_gains(
     monkeypatch.setattr("mapper.hypergraph.steps.refine_by_trees", refine)
     chosen = {"objective": "multicast", "tree_cycles": len(saved)}
     for _ in ("first", "resumed"):
-        with context_of(tmp_path, PLAN, **chosen) as context:
+        with context_of(tmp_path / "scratch", PLAN, **chosen) as context:
             core = refine_trees(NOTHING, np.zeros(3, np.int32), NOTHING, context, ignore)
         assert core.tolist() == [cycles] * 3
     assert len(hops) == cycles + 1
