@@ -5,7 +5,7 @@ Mappings depend on the exact numbers, so each use must keep its generator:
 - `next_random`, xorshift64* (Vigna, ACM Transactions on Mathematical Software 42, 2016), 31 bits;
   `draw_star`, its upper half scaled to a range
 - `draw`, xorshift64 (Marsaglia, Journal of Statistical Software 8, 2003), also scaled
-- `mixed`, a hash of two numbers by the finaliser of splitmix64 (`storage.hashing`)
+- `hashed` and `mixed`, hashes of one and of two numbers by splitmix64 (`storage.hashing`)
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from numba import njit
 from storage.hashing import scrambled
 
 SCALE = 2.0**31  # exclusive upper bound of random numbers
+GOLDEN = 0x9E3779B97F4A7C15  # 2^64 divided by the golden ratio, the increment of splitmix64
 
 
 @njit(cache=True, nogil=True)
@@ -61,7 +62,13 @@ def draw(state, below):
 
 
 @njit(cache=True, nogil=True)
+def hashed(number):
+    """Return a hash of a number, not negative."""
+    return scrambled(np.uint64(number + 1) * np.uint64(GOLDEN))
+
+
+@njit(cache=True, nogil=True)
 def mixed(a, b, seed):
     """Return a hash of two numbers for a seed."""
-    x = np.uint64(a) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(b) * np.uint64(0xC2B2AE3D27D4EB4F)
+    x = np.uint64(a) * np.uint64(GOLDEN) ^ np.uint64(b) * np.uint64(0xC2B2AE3D27D4EB4F)
     return scrambled(x ^ np.uint64(seed))

@@ -16,8 +16,8 @@ LOOSE = 10  # modules directly in `mapper`, at most
 
 # From the lowest level up: a module imports from its own folder and from lower lines.
 LEVELS: dict[str, list[str]] = {
-    "storage": ["errors address closing hashing jsontext parallel exchange", "locks extras typed",
-                "files", "npz blobs", "graph quantise", "sorting", "store",
+    "storage": ["arrays errors address closing hashing jsontext parallel exchange",
+                "locks extras typed", "files", "npz blobs", "graph quantise", "sorting", "store",
                 "scratch generate formats samples"],
     "chipsim": ["errors protocols workers", "chip", "traffic", "noc", "npu ticks"],
     "hw": ["errors strobe", "socket", "barrier flow", "noc", "core", "tables npu", "chip", "run"],

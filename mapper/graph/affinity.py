@@ -1,4 +1,4 @@
-"""Affinity of vertices to parts: sums of connection weights by part."""
+"""Affinity of vertices to parts: sums of connection weights by part, and the cut."""
 
 from __future__ import annotations
 
@@ -43,3 +43,17 @@ def favourites(chunk, part, affinity, connected, favourite, strength):
                 favourite[i] = k
                 strength[i] = affinity[k]
             affinity[k] = 0
+
+
+@njit(cache=True, nogil=True)
+def cut_of(chunk, part):
+    """Sum the weights from the rows of a chunk to other parts."""
+    first, indptr, ids, weights = chunk
+    cut = np.int64(0)
+    for i in range(indptr.size - 1):
+        row = ids[indptr[i] : indptr[i + 1]]
+        row_weights = weights[indptr[i] : indptr[i + 1]]
+        own = part[first + i]
+        for e in range(row.size):
+            cut += row_weights[e] if part[np.uint32(row[e])] != own else 0
+    return cut

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from storage.arrays import Int32, Int64, Mask
+
 SOME = 1 << 16  # vertices whose temporary arrays stay in the cache
 
 
@@ -20,14 +22,12 @@ class ByLabel(NamedTuple):
         excluded vertices
     """
 
-    members: NDArray[np.int32]
-    start: NDArray[np.int64]
-    place: NDArray[np.int32]
+    members: Int32
+    start: Int64
+    place: Int32
 
 
-def by_label(
-    label: NDArray[np.integer], labels: int, without: NDArray[np.bool_] | None = None
-) -> ByLabel:
+def by_label(label: NDArray[np.integer], labels: int, without: Mask | None = None) -> ByLabel:
     """Sort vertices by label.
 
     label : shape (vertices,), label of each vertex, 0 .. labels-1
@@ -51,9 +51,18 @@ def by_label(
     return ByLabel(members, start, place)
 
 
-def sums_by_label(
-    label: NDArray[np.integer], values: NDArray[np.integer], labels: int
-) -> NDArray[np.int64]:
+def numbered(label: NDArray[np.integer], labels: int) -> tuple[Int32, int]:
+    """Return labels renumbered without gaps, in the same order, and their number.
+
+    labels : above all labels
+    """
+    used = np.zeros(labels, np.bool_)
+    used[label] = True
+    number = np.cumsum(used, dtype=np.int32) - np.int32(1)
+    return number[label], int(used.sum())
+
+
+def sums_by_label(label: NDArray[np.integer], values: NDArray[np.integer], labels: int) -> Int64:
     """Return the sum of the values of the vertices of each label, shape (labels,).
 
     Works in slices: numpy converts labels to indices of 8 bytes.

@@ -20,6 +20,7 @@ from mapper.graph.rows import CopiedRows, Rows
 from mapper.graph.sampled_contraction import row_shift, sample_rows
 from mapper.monitoring.callbacks import Advance, ignore
 from mapper.monitoring.threads import ThreadTeam
+from storage.arrays import Int32, Int64
 from storage.graph import Block, choose_block_size
 from storage.scratch.packed import PackedBlock, PackedRows, keep_packed, pack_block
 from storage.scratch.scratch import Scratch
@@ -31,7 +32,7 @@ NAME = "contracted"  # name in scratch
 class ContractedRows(CopiedRows):
     """Rows of clusters in scratch; weights are shifted so that the sum of a row stays small."""
 
-    def __init__(self, packed: PackedRows, sizes: NDArray[np.int64], shift: int) -> None:
+    def __init__(self, packed: PackedRows, sizes: Int64, shift: int) -> None:
         super().__init__(packed, sizes)
         self._shift = shift
 
@@ -46,7 +47,7 @@ def shifted(chunk: Chunk, shift: int) -> Chunk:
     return chunk
 
 
-def heaviest_row(indptr: NDArray[np.int64], weights: NDArray[Any]) -> int:
+def heaviest_row(indptr: Int64, weights: NDArray[Any]) -> int:
     """Return the largest sum of the weights of a row."""
     sums = np.concatenate([[0], np.cumsum(weights, dtype=np.int64)])[indptr]
     return int(np.diff(sums).max(initial=0))
@@ -63,8 +64,8 @@ def sample_pairs(shard: Shard, chunk: Chunk, threshold: int, seed: int) -> Pairs
 
 def contract_to_scratch(
     rows: Rows,
-    cluster: NDArray[np.int32],
-    sizes: NDArray[np.int64],
+    cluster: Int32,
+    sizes: Int64,
     sample: tuple[int, int],
     scratch: Scratch,
     memory: int,

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from storage.arrays import Int32
 from storage.graph import Graph, choose_block_size
 from storage.scratch.scratch import Scratch, ScratchGraph
 from storage.sorting.sorter import ConnectionSorter
@@ -31,7 +31,7 @@ def _relabel(first, indptr, ids, weights, cluster, owners, others, kept):
 
 def contract(
     graph: Graph,
-    cluster: NDArray[np.int32],
+    cluster: Int32,
     count: int,
     scratch: Scratch,
     name: str,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from storage.arrays import Int32, Int64
 from storage.graph import Block
 
 
@@ -24,8 +25,8 @@ class Chunk(NamedTuple):
     """
 
     first: int
-    indptr: NDArray[np.int64]
-    ids: NDArray[np.int32]
+    indptr: Int64
+    ids: Int32
     weights: NDArray[Any]
 
     @property
@@ -47,11 +48,11 @@ class Csr(NamedTuple):
         independent of the other vertices
     """
 
-    indptr: NDArray[np.int64]
-    ids: NDArray[np.int32]
-    weights: NDArray[np.int32]
-    sizes: NDArray[np.int64]
-    bias: NDArray[np.int64]
+    indptr: Int64
+    ids: Int32
+    weights: Int32
+    sizes: Int64
+    bias: Int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,11 @@ class Subgraph:
     grain : for sums of sampled connections: the weight that a light sampled connection counts as
     """
 
-    indptr: NDArray[np.int64]
-    ids: NDArray[np.int32]
-    weights: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    members: NDArray[np.int64]
+    indptr: Int64
+    ids: Int32
+    weights: Int64
+    sizes: Int64
+    members: Int64
     grain: int = 1
 
     @property
@@ -82,8 +83,8 @@ class Subgraph:
             local = np.empty(side.size, np.int32)
             local[kept] = np.arange(kept.size)
             inner = (side[owner] == wanted) & (side[self.ids] == wanted)
-            indptr = np.zeros(kept.size + 1, np.int64)
-            np.cumsum(np.bincount(local[owner[inner]], minlength=kept.size), out=indptr[1:])
+            lengths = np.bincount(local[owner[inner]], minlength=kept.size)
+            indptr = np.append(0, np.cumsum(lengths))
             yield Subgraph(
                 indptr,
                 local[self.ids[inner]],

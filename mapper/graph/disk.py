@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from mapper.graph.rows import StreamedRows, weight_shift
@@ -21,6 +20,7 @@ from mapper.graph.sparsification import ThinnedGraph
 from mapper.planning.memory import LEVEL_ROW_BYTES, most_parts
 from mapper.planning.plan import Plan
 from mapper.settings import BY_NETS, Settings
+from storage.arrays import Int64
 from storage.graph import Graph
 from storage.scratch.packed import pack_block
 from storage.scratch.scratch import compress
@@ -73,8 +73,8 @@ class _Seen(NamedTuple):
     """
 
     rows: float
-    degrees: NDArray[np.int64]
-    near: NDArray[np.int64]
+    degrees: Int64
+    near: Int64
 
     @property
     def scattered(self) -> bool:
@@ -133,7 +133,7 @@ def _thinned(network: NetworkFile, wanted: int, some: list[int]) -> Graph:
     return ThinnedGraph(network, low, wanted)
 
 
-def _compressed(numbers: NDArray[np.int64]) -> float:
+def _compressed(numbers: Int64) -> float:
     """Return the compressed bytes per number, as in the steps kept in scratch."""
     return len(compress(numbers.astype(np.int32).data)) / max(1, numbers.size)
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from chipsim.traffic.pairs import PairSums
 from mapper.executors.executor import executor_of
@@ -18,6 +17,7 @@ from mapper.graph.sampled_contraction import _kept, sampling_threshold
 from mapper.monitoring.callbacks import Advance, ignore
 from mapper.monitoring.threads import ThreadTeam
 from mapper.planning.memory import GROUP_BYTES, LEAST_MATRICES, MATRIX_BYTES
+from storage.arrays import Int32, Int64
 
 
 @njit(cache=True, nogil=True)
@@ -77,20 +77,18 @@ def _add_rows(chunk, part, groups, upper):
             sums[np.uint32(to - own)] += row_weights[e]
 
 
-def upper_row(upper: NDArray[np.int64], groups: int, own: int) -> NDArray[np.int64]:
+def upper_row(upper: Int64, groups: int, own: int) -> Int64:
     """Return the sums of a row to the right of the diagonal."""
     start = own * (2 * groups - own + 1) // 2
     return upper[start + 1 : start + groups - own]
 
 
-def add_traffic(shard: Shard, chunk: Chunk, upper: NDArray[np.int64], groups: int) -> None:
+def add_traffic(shard: Shard, chunk: Chunk, upper: Int64, groups: int) -> None:
     """Add the traffic of a chunk to the upper half of a matrix."""
     _add_rows(chunk, shard.state.part, groups, upper)
 
 
-def sum_traffic(
-    shard: Shard, chunk: Chunk, parts: int, threshold: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def sum_traffic(shard: Shard, chunk: Chunk, parts: int, threshold: int) -> tuple[Int64, Int64]:
     """Return the traffic of a chunk as keys and sums, see `_sum_by_group`."""
     part, entries = shard.state.part, entries_of(chunk)
     order = np.argsort(part[chunk.first : chunk.first + chunk.vertices], kind="stable")
@@ -102,7 +100,7 @@ def sum_traffic(
 
 def group_traffic(
     rows: Rows,
-    part: NDArray[np.int32],
+    part: Int32,
     parts: int,
     memory: int,
     scratch: Path,
@@ -124,22 +122,16 @@ def group_traffic(
     else:
         threshold = sampling_threshold(rows, memory // GROUP_BYTES, team)
         source, target, weight = _by_pairs(rows, part, parts, threshold, scratch, team, advance)
-    indptr = np.zeros(parts + 1, np.int64)
-    np.cumsum(np.bincount(source, minlength=parts), out=indptr[1:])
+    indptr = np.append(0, np.cumsum(np.bincount(source, minlength=parts)))
     sizes = sums_by_label(part, rows.sizes, parts)
     return Subgraph(indptr, target, weight, sizes, np.arange(parts, dtype=np.int64), threshold)
 
 
-Pairs = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]
+Pairs = tuple[Int32, Int32, Int64]
 
 
 def _by_matrix(
-    rows: Rows,
-    part: NDArray[np.int32],
-    parts: int,
-    most: int,
-    team: ThreadTeam,
-    advance: Advance,
+    rows: Rows, part: Int32, parts: int, most: int, team: ThreadTeam, advance: Advance
 ) -> Pairs:
     """Sum traffic in at most `most` matrices, each used by one thread at a time."""
     executor = executor_of(rows, team)
@@ -150,7 +142,7 @@ def _by_matrix(
     return _mirrored(upper, parts)
 
 
-def _mirrored(upper: NDArray[np.int64], groups: int) -> Pairs:
+def _mirrored(upper: Int64, groups: int) -> Pairs:
     """Return all pairs with traffic, by source and target, from the pairs above the diagonal."""
     count = np.zeros(groups, np.int64)
     for own in range(groups):
@@ -173,7 +165,7 @@ def _mirrored(upper: NDArray[np.int64], groups: int) -> Pairs:
 
 def _by_pairs(
     rows: Rows,
-    part: NDArray[np.int32],
+    part: Int32,
     parts: int,
     threshold: int,
     scratch: Path,
@@ -185,7 +177,7 @@ def _by_pairs(
     executor = executor_of(rows, team)
     executor.begin(State(part))
 
-    def take(found: tuple[NDArray[np.int64], NDArray[np.int64]]) -> None:
+    def take(found: tuple[Int64, Int64]) -> None:
         pairs.add(*found)
 
     executor.store(sum_traffic, take, range(rows.chunks), parts, threshold, advance=advance)

@@ -13,7 +13,6 @@ from threading import BoundedSemaphore
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.executors.sections import Sections, ends_of, read_pairs
 from mapper.executors.shard import Shard, State
@@ -24,6 +23,7 @@ from mapper.graph.rows import Rows
 from mapper.graph.sampled_contraction import row_shift
 from mapper.monitoring.callbacks import Advance, ignore
 from mapper.planning.workers import MADE_BYTES
+from storage.arrays import Int32, Int64
 from storage.graph import choose_block_size
 from storage.scratch.packed import Lists, UnitCache
 from storage.scratch.scratch import Scratch
@@ -42,7 +42,7 @@ class LevelSource(NamedTuple):
 
     sections: Sections
     block_size: int
-    entries: NDArray[np.int64]
+    entries: Int64
     shift: int
     memory: int
 
@@ -70,24 +70,12 @@ class MadeRows(Rows):
     """
 
     def __init__(self, source: LevelSource, scratch: Scratch) -> None:
-        self._source = source
+        self._source, self.block_size = source, source.block_size
         self._sizes = np.broadcast_to(np.int64(0), (source.sections.vertices,))  # uses no memory
         self.entries = int(source.entries.sum())
         self._cache = UnitCache(scratch, NAME, source.chunks, source.together, self._made)
         largest = max(1, MADE_BYTES * int(source.entries.max(initial=0)))
         self._turn = BoundedSemaphore(max(1, source.memory // largest))
-
-    @property
-    def block_size(self) -> int:
-        return self._source.block_size
-
-    @property
-    def chunks(self) -> int:
-        return self._source.chunks
-
-    def degrees(self) -> NDArray[np.int32]:
-        found = [np.diff(self.read(index).indptr) for index in range(self.chunks)]
-        return np.concatenate([np.empty(0, np.int64), *found]).astype(np.int32)
 
     def read(self, index: int) -> Chunk:
         chunk = Chunk(index * self.block_size, *self._cache.read(index))
@@ -115,12 +103,10 @@ class MadeRows(Rows):
 class LevelRows(Rows):
     """Rows owned by workers; the driver has only their lengths."""
 
-    def __init__(
-        self, executor: WorkerShardExecutor, source: LevelSource, sizes: NDArray[np.int64]
-    ) -> None:
+    def __init__(self, executor: WorkerShardExecutor, source: LevelSource, sizes: Int64) -> None:
         """Let workers build the rows."""
         self.executor: WorkerShardExecutor = executor
-        self._sizes, self._block_size = sizes, source.block_size
+        self._sizes, self.block_size = sizes, source.block_size
         self._degrees = np.empty(sizes.size, np.int32)
         self._heaviest = self.heaviest_row = 0
         for one in executor.each(measured, range(self.chunks)):
@@ -129,19 +115,7 @@ class LevelRows(Rows):
             self.heaviest_row = max(self.heaviest_row, one.heaviest_row)
         self.entries = int(self._degrees.sum(dtype=np.int64))
 
-    @property
-    def heaviest(self) -> int:
-        return self._heaviest
-
-    @property
-    def block_size(self) -> int:
-        return self._block_size
-
-    @property
-    def chunks(self) -> int:
-        return -(-self.vertices // self._block_size)
-
-    def degrees(self) -> NDArray[np.int32]:
+    def degrees(self) -> Int32:
         return self._degrees
 
     def read(self, index: int) -> Chunk:
@@ -153,7 +127,7 @@ class Measured(NamedTuple):
     """Row lengths of a chunk, its largest weight, and the largest sum of a row."""
 
     first: int
-    degrees: NDArray[np.int32]
+    degrees: Int32
     heaviest: int
     heaviest_row: int
 
@@ -174,8 +148,8 @@ def whole(_: Shard, chunk: Chunk) -> Chunk:
 def contract_on_workers(
     rows: Rows,
     executor: WorkerShardExecutor,
-    cluster: NDArray[np.int32],
-    sizes: NDArray[np.int64],
+    cluster: Int32,
+    sizes: Int64,
     sample: tuple[int, int],
     expected: int,
     advance: Advance = ignore,

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.errors import UsageError
 from mapper.executors.shard import Shard
@@ -16,6 +15,7 @@ from mapper.graph.csr import Chunk
 from mapper.graph.rows import COPY, Rows, StreamedRows
 from mapper.graph.sparsification import ThinnedGraph
 from mapper.monitoring.monitor import Monitor
+from storage.arrays import Int32
 from storage.graph import Graph
 from storage.scratch.packed import Lists, RowCache
 from storage.scratch.scratch import Scratch
@@ -79,26 +79,15 @@ class CachedRows(Rows):
     def __init__(self, graph: Graph, shift: int, scratch: Scratch) -> None:
         self._sizes = np.broadcast_to(np.int64(0), (graph.vertices,))  # uses no memory
         self._streamed = StreamedRows(graph, self._sizes, shift)
-        self.entries = graph.connections
+        self.entries, self.block_size = graph.connections, graph.block_size
         self._cache = RowCache(scratch, COPY, self._lists)
 
     def _lists(self, index: int) -> Lists:
         chunk = self._streamed.read(index)
         return chunk.indptr, chunk.ids, chunk.weights
 
-    @property
-    def block_size(self) -> int:
-        return self._streamed.block_size
-
-    @property
-    def chunks(self) -> int:
-        return self._streamed.chunks
-
-    def degrees(self) -> NDArray[np.int32]:
-        return self._streamed.degrees()
-
     def read(self, index: int) -> Chunk:
-        return Chunk(index * self._streamed.block_size, *self._cache.read(index))
+        return Chunk(index * self.block_size, *self._cache.read(index))
 
 
 class WorkedRows(StreamedRows):
@@ -137,17 +126,13 @@ class WorkedRows(StreamedRows):
         chunk = super().read(index)
         return chunk.indptr, chunk.ids, chunk.weights
 
-    @property
-    def heaviest(self) -> int:
-        return self._heaviest
-
-    def degrees(self) -> NDArray[np.int32]:
+    def degrees(self) -> Int32:
         return self._degrees
 
     def read(self, index: int) -> Chunk:
         return Chunk(index * self.block_size, *self._here.read(index))
 
 
-def degrees_of(_: Shard, chunk: Chunk) -> tuple[int, NDArray[np.int32], int]:
+def degrees_of(_: Shard, chunk: Chunk) -> tuple[int, Int32, int]:
     """Return the first vertex of a chunk, the length of each row, and the largest weight."""
     return chunk.first, np.diff(chunk.indptr).astype(np.int32), int(chunk.weights.max(initial=0))

@@ -16,12 +16,12 @@ from typing import Self
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.executors.workers import WorkerShardExecutor
 from mapper.graph.csr import Chunk
 from mapper.monitoring.callbacks import Advance
 from mapper.monitoring.threads import ThreadTeam
+from storage.arrays import Int32, Int64
 from storage.graph import Graph
 from storage.scratch.packed import Lists, PackedRows, write_packed
 from storage.scratch.scratch import Scratch
@@ -38,21 +38,24 @@ class Rows(ABC):
     """A symmetric graph with sized vertices and int32 weights.
 
     entries : number of entries of all rows; approximate for a sampled graph
+    block_size : vertices per chunk, except for the last
     at_hand : whether all are in memory
     executor : runs passes over them; None for the thread team of a pass
     """
 
     entries: int
+    block_size: int
     at_hand: bool = False
     executor: WorkerShardExecutor | None = None
-    _sizes: NDArray[np.int64]
+    _sizes: Int64
+    _heaviest: int = int(ROW_LIMIT)
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Int64:
         """Capacity that each vertex uses, shape (vertices,)."""
         return self._sizes
 
-    def with_sizes(self, sizes: NDArray[np.int64]) -> Self:
+    def with_sizes(self, sizes: Int64) -> Self:
         """Return the same connections with other vertex sizes, without copying."""
         other = copy(self)
         other._sizes = sizes
@@ -61,25 +64,24 @@ class Rows(ABC):
     @property
     def heaviest(self) -> int:
         """Upper bound of the weights."""
-        return int(ROW_LIMIT)
+        return self._heaviest
 
     @property
     def vertices(self) -> int:
         return self._sizes.size
 
     @property
-    @abstractmethod
     def chunks(self) -> int:
         """Number of chunks."""
+        return -(-self.vertices // self.block_size)
 
-    @property
-    @abstractmethod
-    def block_size(self) -> int:
-        """Vertices per chunk, except for the last."""
-
-    @abstractmethod
-    def degrees(self) -> NDArray[np.int32]:
+    def degrees(self) -> Int32:
         """Return the length of each row, shape (vertices,)."""
+        found = np.empty(self.vertices, np.int32)
+        for index in range(self.chunks):
+            chunk = self.read(index)
+            found[chunk.first : chunk.first + chunk.vertices] = np.diff(chunk.indptr)
+        return found
 
     @abstractmethod
     def read(self, index: int) -> Chunk:
@@ -91,30 +93,16 @@ class HeldRows(Rows):
 
     at_hand = True
 
-    def __init__(
-        self,
-        indptr: NDArray[np.int64],
-        ids: NDArray[np.int32],
-        weights: NDArray[np.int32],
-        sizes: NDArray[np.int64],
-    ) -> None:
+    def __init__(self, indptr: Int64, ids: Int32, weights: Int32, sizes: Int64) -> None:
         self.indptr = indptr
         self.ids = ids
         self.weights = weights
         self._sizes = sizes
         self.entries = ids.size
         count = max(LEAST_CHUNKS, -(-self.entries // CHUNK_ENTRIES))
-        self._step = max(1, -(-sizes.size // count))
+        self.block_size = max(1, -(-sizes.size // count))
 
-    @property
-    def block_size(self) -> int:
-        return self._step
-
-    @property
-    def chunks(self) -> int:
-        return -(-self.vertices // self._step)
-
-    def degrees(self) -> NDArray[np.int32]:
+    def degrees(self) -> Int32:
         return np.diff(self.indptr).astype(np.int32)
 
     @property
@@ -127,8 +115,8 @@ class HeldRows(Rows):
         return Chunk(0, self.indptr, self.ids, self.weights)
 
     def read(self, index: int) -> Chunk:
-        first = index * self._step
-        last = min(first + self._step, self.vertices)
+        first = index * self.block_size
+        last = min(first + self.block_size, self.vertices)
         return Chunk(first, self.indptr[first : last + 1], self.ids, self.weights)
 
 
@@ -147,27 +135,12 @@ def _narrow(indptr, weights, shift, limit, out):
 class StreamedRows(Rows):
     """Rows of a graph on disk, read and decoded chunk by chunk."""
 
-    def __init__(self, graph: Graph, sizes: NDArray[np.int64], shift: int) -> None:
+    def __init__(self, graph: Graph, sizes: Int64, shift: int) -> None:
         """shift : weights are divided by 2^shift, see `weight_shift`."""
         self._graph = graph
         self._shift = shift
         self._sizes = sizes
-        self.entries = graph.connections
-
-    @property
-    def block_size(self) -> int:
-        return self._graph.block_size
-
-    @property
-    def chunks(self) -> int:
-        return self._graph.block_count
-
-    def degrees(self) -> NDArray[np.int32]:
-        found = np.empty(self.vertices, np.int32)
-        for index in range(self.chunks):
-            chunk = self.read(index)
-            found[chunk.first : chunk.first + chunk.vertices] = np.diff(chunk.indptr)
-        return found
+        self.entries, self.block_size = graph.connections, graph.block_size
 
     def read(self, index: int) -> Chunk:
         first, _ = self._graph.block_bounds(index)
@@ -180,28 +153,16 @@ class StreamedRows(Rows):
 class CopiedRows(Rows):
     """Rows in scratch, in a form that is cheap to read repeatedly."""
 
-    def __init__(self, packed: PackedRows, sizes: NDArray[np.int64]) -> None:
+    def __init__(self, packed: PackedRows, sizes: Int64) -> None:
         self._packed = packed
-        self._sizes = sizes
-        self.entries = packed.entries
+        self._sizes, self._heaviest = sizes, packed.heaviest
+        self.entries, self.block_size = packed.entries, packed.block_size
 
-    @property
-    def block_size(self) -> int:
-        return self._packed.block_size
-
-    @property
-    def chunks(self) -> int:
-        return self._packed.block_count
-
-    @property
-    def heaviest(self) -> int:
-        return self._packed.heaviest
-
-    def degrees(self) -> NDArray[np.int32]:
+    def degrees(self) -> Int32:
         return self._packed.degrees()
 
     def read(self, index: int) -> Chunk:
-        return Chunk(index * self._packed.block_size, *self._packed.read(index))
+        return Chunk(index * self.block_size, *self._packed.read(index))
 
 
 def copied(rows: StreamedRows, scratch: Scratch, team: ThreadTeam, advance: Advance) -> CopiedRows:

@@ -19,15 +19,16 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.executors.executor import executor_of
 from mapper.executors.shard import Shard, State, by_label, entries_of
+from mapper.graph.by_label import sums_by_label
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import HeldRows, Rows
 from mapper.monitoring.callbacks import Advance, ignore
 from mapper.monitoring.threads import ThreadTeam, WorkspacePool
 from mapper.random_numbers import mixed
+from storage.arrays import Int32, Int64
 
 FINE = 1 << 11  # smaller weights have one bin each; above, each octave has half as many bins
 BINS = FINE + 20 * FINE // 2
@@ -145,7 +146,7 @@ def _close_up(start, used, ids, weights, shift, indptr):
     indptr[used.size] = at
 
 
-def count_weights(_: Shard, chunk: Chunk, counts: NDArray[np.int64]) -> None:
+def count_weights(_: Shard, chunk: Chunk, counts: Int64) -> None:
     """Add the weights of a chunk to a histogram."""
     _histogram(chunk.indptr, chunk.weights, counts)
 
@@ -168,14 +169,14 @@ def sampling_threshold(
     return threshold_of(counts, max(1, entries * int(counts.sum()) // rows.entries))
 
 
-def bin_weights(bins: int) -> NDArray[np.int64]:
+def bin_weights(bins: int) -> Int64:
     """Return the least weight in each of the first bins of the histogram."""
     octave = np.maximum(np.arange(bins) - FINE // 2, 0) // (FINE // 2)
-    weight: NDArray[np.int64] = (np.arange(bins) - octave * (FINE // 2)) << octave
+    weight: Int64 = (np.arange(bins) - octave * (FINE // 2)) << octave
     return weight
 
 
-def threshold_of(counts: NDArray[np.int64], entries: int) -> int:
+def threshold_of(counts: Int64, entries: int) -> int:
     """Return the least t whose expected sample, sum of min(1, w/t), is at most `entries`."""
     weight = bin_weights(counts.size)
     low, high = 1, 1 << 30
@@ -195,14 +196,12 @@ class Sampled(NamedTuple):
     """
 
     first: int
-    lengths: NDArray[np.int32]
-    ids: NDArray[np.int32]
-    weights: NDArray[np.int32]
+    lengths: Int32
+    ids: Int32
+    weights: Int32
 
 
-def count_sample(
-    shard: Shard, chunk: Chunk, threshold: int, seed: int
-) -> tuple[int, NDArray[np.int64]]:
+def count_sample(shard: Shard, chunk: Chunk, threshold: int, seed: int) -> tuple[int, Int64]:
     """Return the first vertex of a chunk, and the number of sampled connections of each."""
     degree = np.empty(chunk.vertices, np.int64)
     _count(chunk, shard.state.part, threshold, seed, degree)
@@ -219,7 +218,7 @@ def sample_rows(shard: Shard, chunk: Chunk, threshold: int, seed: int) -> Sample
 
 def contract_sampled(
     rows: Rows,
-    cluster: NDArray[np.int32],
+    cluster: Int32,
     count: int,
     threshold: int,
     seed: int,
@@ -250,8 +249,7 @@ def contract_sampled(
     np.cumsum(degree[order], out=before[1:])
     offset = np.empty(rows.vertices, np.int64)
     offset[order] = before[:-1]
-    members = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(cluster, minlength=count), out=members[1:])
+    members = np.append(0, np.cumsum(np.bincount(cluster, minlength=count)))
     start = before[members]
     del order, before, members
     ids, weights = np.empty(start[-1], np.int32), np.empty(start[-1], np.int32)
@@ -281,8 +279,7 @@ def thin_in_place(rows: HeldRows, threshold: int, seed: int, team: ThreadTeam) -
     largest = at = 0
     for found in executor.each(sample_rows, range(rows.chunks), threshold, seed):
         ends = np.cumsum(found.lengths, dtype=np.int64)
-        sums = np.zeros(found.weights.size + 1, np.int64)
-        np.cumsum(found.weights, out=sums[1:])
+        sums = np.append(0, np.cumsum(found.weights, dtype=np.int64))
         largest = max(largest, int((sums[ends] - sums[ends - found.lengths]).max(initial=0)))
         indptr[found.first + 1 : found.first + 1 + ends.size] = at + ends
         last = at + found.ids.size
@@ -303,11 +300,11 @@ def row_shift(largest: int) -> int:
 
 def _finish(
     rows: Rows,
-    cluster: NDArray[np.int32],
+    cluster: Int32,
     count: int,
-    start: NDArray[np.int64],
-    ids: NDArray[np.int32],
-    weights: NDArray[np.int32],
+    start: Int64,
+    ids: Int32,
+    weights: Int32,
     team: ThreadTeam,
 ) -> HeldRows:
     used = np.empty(count, np.int64)
@@ -323,8 +320,7 @@ def _finish(
     shift = row_shift(largest)
     indptr = np.empty(count + 1, np.int64)
     _close_up(start, used, ids, weights, shift, indptr)
-    sizes = np.zeros(count, np.int64)
-    np.add.at(sizes, cluster, rows.sizes)
+    sizes = sums_by_label(cluster, rows.sizes, count)
     kept = int(indptr[-1])
     ids.resize(kept, refcheck=False)  # frees the tail without a copy
     weights.resize(kept, refcheck=False)

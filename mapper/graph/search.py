@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+
+from storage.arrays import Int32, Int64
 
 
 @njit(cache=True, nogil=True)
@@ -42,14 +43,14 @@ def _components(indptr, ids, label, order):
     return count
 
 
-def search_from(indptr: NDArray[np.int64], ids: NDArray[np.int32], start: int) -> NDArray[np.int64]:
+def search_from(indptr: Int64, ids: Int32, start: int) -> Int64:
     """Return the vertices reachable from `start`, by distance."""
     order = np.empty(indptr.size - 1, np.int64)
     end = _search(indptr, ids, start, 0, np.full(order.size, -1, np.int32), order)
     return order[:end]
 
 
-def components(indptr: NDArray[np.int64], ids: NDArray[np.int32]) -> tuple[int, NDArray[np.int32]]:
+def components(indptr: Int64, ids: Int32) -> tuple[int, Int32]:
     """Return the number of components and the component of each vertex; the lists are symmetric."""
     label = np.full(indptr.size - 1, -1, np.int32)
     return int(_components(indptr, ids, label, np.empty(label.size, np.int64))), label

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import StreamedRows
 from mapper.graph.sampled_contraction import _kept, sampling_threshold
 from mapper.monitoring.threads import ThreadTeam
+from storage.arrays import Int64
 from storage.graph import Block, Csr, Graph
 
 # differs from the seeds of other samples of a run, so that these do not omit the same connections
@@ -49,7 +49,7 @@ class ThinnedGraph(Graph):
         self.connections = connections
         self.block_size = graph.block_size
 
-    def vertex_sizes(self) -> NDArray[np.int64]:
+    def vertex_sizes(self) -> Int64:
         return self.whole.vertex_sizes()
 
     def read_block(self, index: int) -> Block:

@@ -11,18 +11,17 @@ cannot: on twelve pairs of graph and mesh, three cycles save 4.5 % of the hops.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from chipsim.chip.machine import STRAIGHT
-from mapper.graph.by_label import by_label
+from mapper.graph.members import members_of, relocate, swap
 from mapper.graph.rows import HeldRows
 from mapper.hop_refinement.mesh import CUT, CoreMesh, _apart
 from mapper.monitoring.stopping import Stop, slices
 from mapper.random_numbers import accepted, next_random
+from storage.arrays import Int32, Mask
 
 TO_NEIGHBOUR = 600  # of 1024 proposals: to the core of a neighbour; the others: to an adjacent core
 MANY = 300  # proposals per vertex, at most, for the minimum of small graphs
@@ -38,19 +37,6 @@ def _change(ids, weights, a, b, core, grid):
         farther = _apart(c, b, grid) - _apart(c, a, grid)
         change += np.int64(weights[e]) * farther
     return change
-
-
-class CoreLists(NamedTuple):
-    """The vertices of each core.
-
-    members : shape (cores, places), rows of vertices with free slots at the end
-    used : number of vertices of each core
-    place : position of each vertex in its row, -1 if it must not move
-    """
-
-    members: NDArray[np.int32]
-    used: NDArray[np.int64]
-    place: NDArray[np.int64]
 
 
 @njit(cache=True, nogil=True)
@@ -96,13 +82,7 @@ def _anneal_vertices(rows, sizes, core, grid, block_weights, lists, proposals, t
         if block_weights[b] + sizes[v] <= capacities[b] and count[b] < members.shape[1]:
             if not accepted(change, temperature, state):
                 continue
-            last = members[a, count[a] - 1]
-            members[a, place[v]] = last
-            place[last] = place[v]
-            count[a] -= 1
-            members[b, count[b]] = v
-            place[v] = count[b]
-            count[b] += 1
+            relocate(members, count, place, v, a, b)
             core[v] = b
             block_weights[a] -= sizes[v]
             block_weights[b] += sizes[v]
@@ -120,9 +100,7 @@ def _anneal_vertices(rows, sizes, core, grid, block_weights, lists, proposals, t
                 core[v] = a
                 continue
             core[u] = a
-            members[a, place[v]] = u
-            members[b, place[u]] = v
-            place[v], place[u] = place[u], place[v]
+            swap(members, place, v, a, u, b)
             block_weights[a] -= more
             block_weights[b] += more
         made += 1
@@ -154,18 +132,17 @@ class Cooling:
 
 def anneal_mapping(
     rows: HeldRows,
-    core: NDArray[np.int32],
+    core: Int32,
     mesh: CoreMesh,
     cooling: Cooling,
     seed: int,
-    fixed: NDArray[np.bool_] | None = None,
+    fixed: Mask | None = None,
     stop: Stop | None = None,
-) -> NDArray[np.int32]:
+) -> Int32:
     """Return the core of every vertex, in the best state at the end of a temperature.
 
     fixed : ndarray[bool], shape (vertices,), vertices that must not move, of size 0
     stop : checked between slices of work
-    No core that is within its capacity is filled beyond it.
     No core that is within its capacity is filled beyond it.
     """
     n, cores = rows.vertices, mesh.capacities.size
@@ -173,11 +150,7 @@ def anneal_mapping(
         return core.copy()
     core = core.copy()
     block_weights = np.bincount(core, weights=rows.sizes, minlength=cores).astype(np.int64)
-    by_core = by_label(core, cores, fixed)
-    count, order = np.diff(by_core.start), by_core.members
-    members = np.full((cores, int(count.max()) + SPARE), -1, np.int32)
-    members[core[order], by_core.place[order]] = order
-    lists, grid = CoreLists(members, count, by_core.place.astype(np.int64)), mesh.grid
+    lists, grid = members_of(core, cores, SPARE, fixed), mesh.grid
     strength = float(rows.weights.sum(dtype=np.int64)) / n
     state = np.random.default_rng([seed, n]).integers(1, 1 << 62, 1).astype(np.uint64)
     each = cooling.count(n)

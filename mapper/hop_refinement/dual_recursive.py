@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.graph.csr import Csr
 from mapper.graph.distance import along
@@ -21,10 +20,9 @@ from mapper.graph.rows import HeldRows
 from mapper.hop_refinement.mesh import CoreMesh
 from mapper.partitioning.multilevel_bisection import BisectionEffort, bisect_graph
 from mapper.partitioning.recursive_splitting import split_limits
+from storage.arrays import Int32, Int64
 
 INT32_MOST = np.int64(2**31 - 1)
-
-Int64 = NDArray[np.int64]
 
 
 @njit(cache=True, nogil=True)
@@ -112,7 +110,7 @@ class _Region:
 
 def place_by_dual_recursive_bipartitioning(
     rows: HeldRows, mesh: CoreMesh, effort: BisectionEffort, seed: int
-) -> NDArray[np.int32]:
+) -> Int32:
     """Return the core of every vertex; cores may slightly exceed their capacity.
 
     mesh : all usable cores must have the same capacity

@@ -14,14 +14,15 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from chipsim.chip.machine import STRAIGHT
+from mapper.executors.shard import State
 from mapper.graph.csr import Chunk
 from mapper.graph.distance import along
 from mapper.hop_refinement.mesh import CoreMesh, _apart
 from mapper.monitoring.threads import WorkspacePool
 from mapper.partitioning.kway_refinement import Moves, Seeker
+from storage.arrays import Int64, Mask
 
 MUCH_BETTER = 2  # gain ratio above which a full core is preferred to one with slack
 INT32_MOST = np.int64(2**31 - 1)
@@ -86,10 +87,37 @@ def _walk_round(weight, at, place, around, gain):
 class Sums(NamedTuple):
     """Scratch, one number per column or row; zero on entry and exit, except the gains."""
 
-    in_column: NDArray[np.int64]
-    in_row: NDArray[np.int64]
-    gain_x: NDArray[np.int64]
-    gain_y: NDArray[np.int64]
+    in_column: Int64
+    in_row: Int64
+    gain_x: Int64
+    gain_y: Int64
+
+
+@njit(cache=True, nogil=True)
+def _best_core(v, own, sizes, grid, block_weights, columns, rows, sums):
+    """Return the best core for a vertex and its gain; (-1, 0) if none is better.
+
+    own : its core; columns, rows : first column (row) with a gain, and their number
+    Prefers the best core with slack, unless another is much better.
+    """
+    width, height, capacities = grid.width, grid.height, grid.capacities
+    with_slack = best = -1
+    gain_with_slack = best_gain = np.int64(0)
+    for j in range(rows[1]):
+        y = rows[0] + j if rows[0] + j < height else rows[0] + j - height
+        for i in range(columns[1]):
+            x = columns[0] + i if columns[0] + i < width else columns[0] + i - width
+            c = y * width + x
+            g = sums.gain_x[x] + sums.gain_y[y]
+            if capacities[c] == 0 or c == own:
+                continue
+            if g > best_gain:
+                best, best_gain = c, g
+            if g > gain_with_slack and block_weights[c] + sizes[v] <= capacities[c]:
+                with_slack, gain_with_slack = c, g
+    if with_slack >= 0 and MUCH_BETTER * gain_with_slack >= best_gain:
+        return with_slack, gain_with_slack
+    return best, best_gain
 
 
 @njit(cache=True, nogil=True)
@@ -97,12 +125,11 @@ def _best_hops(chunk, core, sizes, grid, block_weights, sums, table):
     """Find vertices of a chunk with a better core; see `mapper.partitioning.kway_refinement.Moves`.
 
     table : filled, as in `Moves`
-    Uses the best core with slack, or the best of all if it is much better. Returns the number of
-    proposals, the present hops of all vertices, and their hops if all distances were 1.
+    Returns the number of proposals, the present hops of all vertices, and their hops if all
+    distances were 1.
     """
     first, indptr, ids, weights = chunk
-    column, row, capacities = grid.column, grid.row, grid.capacities
-    width, height, axes = grid.width, grid.height, grid.axes
+    column, row, axes = grid.column, grid.row, grid.axes
     in_column, gain_x = sums.in_column, sums.gain_x
     in_row, gain_y = sums.in_row, sums.gain_y
     vertices, target, gain, heaviest = table[0], table[1], table[2], table[3]
@@ -132,39 +159,22 @@ def _best_hops(chunk, core, sizes, grid, block_weights, sums, table):
             above += w if y < y0 else 0
             below += w if y > y0 else 0
         if axes.round_x == STRAIGHT:
-            x1, columns = _walk(in_column, x0, left, right, axes.x, gain_x)
+            columns = _walk(in_column, x0, left, right, axes.x, gain_x)
         else:
-            x1, columns = _walk_round(in_column, x0, axes.x, axes.round_x, gain_x)
+            columns = _walk_round(in_column, x0, axes.x, axes.round_x, gain_x)
         if axes.round_y == STRAIGHT:
-            y1, rows = _walk(in_row, y0, above, below, axes.y, gain_y)
+            rows = _walk(in_row, y0, above, below, axes.y, gain_y)
         else:
-            y1, rows = _walk_round(in_row, y0, axes.y, axes.round_y, gain_y)
+            rows = _walk_round(in_row, y0, axes.y, axes.round_y, gain_y)
         for e in range(links.size):
             c = np.uint32(core[np.uint32(links[e])])
             in_column[column[c]] = 0
             in_row[row[c]] = 0
-        if columns == 1 and rows == 1:
+        if columns[1] == 1 and rows[1] == 1:
             continue
-        with_slack = -1
-        best = -1
-        gain_with_slack = np.int64(0)
-        best_gain = np.int64(0)
-        for j in range(rows):
-            y = y1 + j if y1 + j < height else y1 + j - height
-            for i in range(columns):
-                x = x1 + i if x1 + i < width else x1 + i - width
-                c = y * width + x
-                g = gain_x[x] + gain_y[y]
-                if capacities[c] == 0 or c == core[v]:
-                    continue
-                if g > best_gain:
-                    best, best_gain = c, g
-                if g > gain_with_slack and block_weights[c] + sizes[v] <= capacities[c]:
-                    with_slack, gain_with_slack = c, g
+        best, best_gain = _best_core(v, core[v], sizes, grid, block_weights, columns, rows, sums)
         if best < 0:
             continue
-        if with_slack >= 0 and MUCH_BETTER * gain_with_slack >= best_gain:
-            best, best_gain = with_slack, gain_with_slack
         vertices[found] = v
         target[found] = best
         gain[found] = min(best_gain, INT32_MOST)
@@ -186,22 +196,16 @@ def _sums(width: int, height: int) -> Sums:
 class SeekHops(Seeker):
     """Seeks the core with the fewest hops to a vertex's neighbours; parts are core ids."""
 
-    def __init__(self, mesh: CoreMesh, fixed: NDArray[np.bool_] | None = None) -> None:
+    def __init__(self, mesh: CoreMesh, fixed: Mask | None = None) -> None:
         """fixed : ndarray[bool], shape (vertices,), vertices that must not move"""
         self._fixed, self._grid = fixed, mesh.grid
         self._workspaces = WorkspacePool(partial(_sums, mesh.width, mesh.height))
 
-    def seek(
-        self,
-        chunk: Chunk,
-        part: NDArray[np.int32],
-        block_weights: NDArray[np.int64],
-        sizes: NDArray[np.int64],
-    ) -> Moves:
+    def seek(self, chunk: Chunk, state: State) -> Moves:
         table = np.empty((4, chunk.vertices), np.int32)
         with self._workspaces.borrow() as sums:
             found, paid, everything = _best_hops(
-                chunk, part, sizes, self._grid, block_weights, sums, table
+                chunk, state.part, state.sizes, self._grid, state.loads, sums, table
             )
         moves = table[:, :found]
         if self._fixed is not None:

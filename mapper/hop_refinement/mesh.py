@@ -1,4 +1,4 @@
-"""Positions of cores and distances between them: by coordinates, or 0 and 1 only."""
+"""Positions of cores, distances between them (by coordinates, or 0 and 1 only), and exact hops."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from chipsim.chip.machine import STRAIGHT, Axes, flat_axes
 from chipsim.chip.model import Chip
 from mapper.graph.distance import along
+from mapper.graph.rows import Rows
+from mapper.monitoring.threads import ThreadTeam
+from storage.arrays import Int32, Int64
 
 ADJACENT = ((1, 0), (0, 1))  # steps from a core to its exchange partner: adjacent cores
 DIAGONAL = ((1, 1), (-1, 1))  # and cores across a corner
 HOPS = 2**31 - 1  # distances are not capped
 CUT = 1  # distances are capped at one hop, so that hops are the cut weight
-
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
 
 
 class Grid(NamedTuple):
@@ -124,3 +123,30 @@ class CoreMesh:
             first = np.flatnonzero(there & usable)
             if first.size:
                 yield np.column_stack([first, partner[first]])
+
+
+@njit(cache=True, nogil=True)
+def _hop_cost(chunk, core, grid):
+    """Sum the hops of the connections of a chunk, from the side of its vertices."""
+    first, indptr, ids, weights = chunk
+    total = np.int64(0)
+    for i in range(indptr.size - 1):
+        own = core[first + i]
+        for e in range(indptr[i], indptr[i + 1]):
+            apart = _apart(core[np.uint32(ids[e])], own, grid)
+            total += np.int64(weights[e]) * apart
+    return total
+
+
+def hop_cost(rows: Rows, core: Int32, mesh: CoreMesh, team: ThreadTeam) -> int:
+    """Return the hops of all connections, each counted at both of its ends.
+
+    core : ndarray[int32], shape (vertices,); on a flat mesh hops are the cut weight, on a machine
+        the costs of distances
+    """
+    grid = mesh.grid
+
+    def look(index: int) -> int:
+        return int(_hop_cost(rows.read(index), core, grid))
+
+    return sum(team.stream(look, range(rows.chunks)))

@@ -13,15 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mapper.graph.by_label import sums_by_label
 from mapper.graph.rows import HeldRows, Rows
 from mapper.graph.sampled_contraction import contract_sampled
 from mapper.hop_refinement.annealing import Cooling, anneal_mapping
 from mapper.hop_refinement.dual_recursive import place_by_dual_recursive_bipartitioning
 from mapper.hop_refinement.gains import SeekHops
-from mapper.hop_refinement.hop_cost import hop_cost
-from mapper.hop_refinement.mesh import CUT, CoreMesh
+from mapper.hop_refinement.mesh import CUT, CoreMesh, hop_cost
 from mapper.hop_refinement.partners import pairs_of
 from mapper.hop_refinement.tiles import exchange_in_tiles, tiles_of
 from mapper.monitoring.callbacks import ignore
@@ -30,6 +29,7 @@ from mapper.partitioning.kway_refinement import SeekCut, Seeker, refine_round
 from mapper.partitioning.label_propagation import cluster_vertices
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.recursive_splitting import Splitting, split_parts
+from storage.arrays import Int32, Mask
 
 SHRINK = 2.5  # maximum size of a cluster, in mean vertices; larger values give worse levels
 CLUSTER_ROUNDS = 3
@@ -45,7 +45,6 @@ UNANNEALED = 3  # the same without annealing
 FM_PASSES = 2  # FM passes per exchange
 SETTLED = 20  # exchanges end when one saves less than 1/SETTLED of the first
 
-Int32 = NDArray[np.int32]
 OnLevel = Callable[[Rows, Int32], None]
 """Called with a level and the core of each of its vertices."""
 
@@ -62,7 +61,7 @@ class Levels:
 
     graphs: list[Rows]
     clusters: list[Int32]
-    fixed: NDArray[np.bool_] | None = None
+    fixed: Mask | None = None
 
     @property
     def finest(self) -> Rows:
@@ -72,7 +71,7 @@ class Levels:
     def coarsest(self) -> Rows:
         return self.graphs[-1]
 
-    def fixed_at(self, depth: int) -> NDArray[np.bool_] | None:
+    def fixed_at(self, depth: int) -> Mask | None:
         """Return `fixed` for the vertices of a coarser level."""
         if self.fixed is None:
             return None
@@ -150,12 +149,8 @@ def first_parts(
 
 def objective_key(rows: Rows, core: Int32, mesh: CoreMesh, team: ThreadTeam) -> tuple[int, int]:
     """Return the excess over core capacities, and the hops, as a key: smaller is better."""
-    block_weights = np.bincount(core, weights=rows.sizes, minlength=mesh.capacities.size).astype(
-        np.int64
-    )
-    return int(np.maximum(block_weights - mesh.capacities, 0).sum()), hop_cost(
-        rows, core, mesh, team
-    )
+    over = np.maximum(sums_by_label(core, rows.sizes, mesh.capacities.size) - mesh.capacities, 0)
+    return int(over.sum()), hop_cost(rows, core, mesh, team)
 
 
 def pairwise_fm(
@@ -166,7 +161,7 @@ def pairwise_fm(
     memory: int,
     seed: int,
     team: ThreadTeam,
-    fixed: NDArray[np.bool_] | None = None,
+    fixed: Mask | None = None,
 ) -> int:
     """Exchange vertices between cores until gains are small; changes `core`, returns hops saved.
 
@@ -185,7 +180,7 @@ def pairwise_fm(
     return saved
 
 
-def _seeker(mesh: CoreMesh, fixed: NDArray[np.bool_] | None) -> Seeker:
+def _seeker(mesh: CoreMesh, fixed: Mask | None) -> Seeker:
     if mesh.most == CUT:  # parts without positions: nothing is pinned yet
         return SeekCut(mesh.capacities.size)
     return SeekHops(mesh, fixed)

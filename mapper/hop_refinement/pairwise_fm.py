@@ -9,25 +9,17 @@ as costs). Disjoint pairs are processed in parallel, with all other positions fr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from mapper.graph.by_label import ByLabel, by_label
 from mapper.graph.csr import Csr
-from mapper.hop_refinement.mesh import CoreMesh, _apart
-from mapper.monitoring.threads import ThreadTeam
+from mapper.hop_refinement.mesh import _apart
 from mapper.partitioning.two_way_fm import PATIENT, new_queues, two_way_fm
+from storage.arrays import Int32, Int64, Mask
 
 INT32_MOST = np.int64(2**31 - 1)
-BUNCHES = 8  # maximum groups of pairs per thread
-WORTH_A_CALL = 2048  # vertices per group, approximately: less work does not pay a call
-
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
 
 
 class Batch(NamedTuple):
@@ -37,7 +29,7 @@ class Batch(NamedTuple):
     offset, degree : shape (vertices,), start and length of each row in `ids` and `weights`
     """
 
-    cores: NDArray[np.bool_]
+    cores: Mask
     offset: Int64
     degree: Int32
     ids: Int32
@@ -122,70 +114,3 @@ def _settle(pairs, by_core, core, side, side_start):
                 moved += side[at] != k
                 at += 1
     return moved
-
-
-class Batches(Protocol):
-    """Cores that exchange vertices, and their rows."""
-
-    @property
-    def cores(self) -> NDArray[np.bool_]:
-        """Mask of the cores, shape (cores of the chip,)."""
-
-    def batches(self, pairs: Int64, core: Int32) -> Iterator[tuple[slice, Batch]]:
-        """Yield slices of a list of pairs, in order, each with a batch that has their cores."""
-
-
-def pairwise_fm_round(
-    some: Batches,
-    mesh: CoreMesh,
-    core: Int32,
-    sizes: Int64,
-    sets: Sequence[Int64],
-    passes: int,
-    rng: np.random.Generator,
-    team: ThreadTeam,
-    fixed: NDArray[np.bool_] | None = None,
-) -> tuple[int, int]:
-    """Process all pairs of some cores once; `core` is changed in place.
-
-    core : ndarray[int32], shape (vertices,), core id
-    sizes : of the vertices
-    sets : sets of disjoint pairs of cores
-    fixed : ndarray[bool], shape (vertices,), vertices that must not move; their size is not part of
-        the capacity of their cores
-
-    Returns the number of moves, and the hops saved (approximate: pairs ignore each other's moves).
-    """
-    moved = won = 0
-    grid = mesh.grid
-    for k in rng.permutation(len(sets)):
-        pairs = sets[k][some.cores[sets[k]].all(axis=1)]
-        if not pairs.size:
-            continue
-        by_core = by_label(core, mesh.capacities.size, fixed)
-        counts = np.diff(by_core.start)[pairs].sum(axis=1)
-        side_start = np.append(0, np.cumsum(counts))
-        side = np.empty(side_start[-1], np.uint8)
-
-        for places, batch in some.batches(pairs, core):
-            starts = side_start[places.start : places.stop + 1]
-
-            def work(
-                bunch: Int64,
-                pairs: Int64 = pairs[places],
-                by_core: ByLabel = by_core,
-                batch: Batch = batch,
-                side: NDArray[np.uint8] = side,
-                starts: Int64 = starts,
-            ) -> int:
-                at = starts[bunch]
-                return int(
-                    _exchange(pairs[bunch], by_core, batch, sizes, core, grid, passes, side, at)
-                )
-
-            count = places.stop - places.start
-            most = max(team.threads, int(starts[-1] - starts[0]) // WORTH_A_CALL)
-            bunches = np.array_split(np.arange(count), min(BUNCHES * team.threads, most))
-            won += sum(team.map(work, [bunch for bunch in bunches if bunch.size]))
-        moved += int(_settle(pairs, by_core, core, side, side_start))
-    return moved, won

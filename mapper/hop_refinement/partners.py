@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.graph.affinity import favourites
+from mapper.graph.by_label import sums_by_label
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.mesh import ADJACENT, CUT, DIAGONAL, CoreMesh
 from mapper.monitoring.threads import ThreadTeam, WorkspacePool
+from storage.arrays import Int32, Int64
 
 PARTNERS = 10  # partners of a part, at most, unless it is a top partner of another
 
 
 def pairs_of(
-    rows: Rows, core: NDArray[np.int32], mesh: CoreMesh, corners: bool, team: ThreadTeam
-) -> list[NDArray[np.int64]]:
+    rows: Rows, core: Int32, mesh: CoreMesh, corners: bool, team: ThreadTeam
+) -> list[Int64]:
     """Return the sets of pairs of cores for exchanges; see `partners`.
 
     corners : on a mesh, include pairs across a corner
@@ -30,16 +31,14 @@ def pairs_of(
     return list(mesh.pairs((*ADJACENT, *DIAGONAL) if corners else ADJACENT))
 
 
-def partners(
-    rows: Rows, part: NDArray[np.int32], parts: int, team: ThreadTeam
-) -> list[NDArray[np.int64]]:
+def partners(rows: Rows, part: Int32, parts: int, team: ThreadTeam) -> list[Int64]:
     """Return sets of pairs of parts, each of shape (pairs, 2), most strongly connected first.
 
     The pairs of a set are disjoint.
     """
     workspaces = WorkspacePool(lambda: (np.zeros(parts, np.int64), np.empty(parts, np.int64)))
 
-    def look(index: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def look(index: int) -> tuple[Int64, Int64]:
         chunk = rows.read(index)
         favourite, strength = np.empty((2, chunk.vertices), np.int64)
         with workspaces.borrow() as (affinity, connected):
@@ -58,14 +57,10 @@ def partners(
     return [np.column_stack([first[mine], second[mine]]) for mine in chosen]
 
 
-def _added(
-    keys: NDArray[np.int64], sums: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _added(keys: Int64, sums: Int64) -> tuple[Int64, Int64]:
     """Merge equal keys; return the keys and their sums."""
     once, place = np.unique(keys, return_inverse=True)
-    total = np.zeros(once.size, np.int64)
-    np.add.at(total, place, sums)
-    return once, total
+    return once, sums_by_label(place, sums, once.size)
 
 
 @njit(cache=True, nogil=True)

@@ -12,13 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.annealing import Cooling
 from mapper.hop_refinement.gains import SeekHops
-from mapper.hop_refinement.hop_cost import hop_cost
-from mapper.hop_refinement.mesh import CUT, CoreMesh
+from mapper.hop_refinement.mesh import CUT, CoreMesh, hop_cost
 from mapper.hop_refinement.multilevel import (
     BISECTION,
     SETTLED,
@@ -37,6 +35,7 @@ from mapper.planning.plan import Plan
 from mapper.resume.checkpoint import Arrays
 from mapper.scoring.stage_costs import estimate
 from mapper.settings import Settings
+from storage.arrays import Int32
 
 WORTH_ANOTHER = 0.003  # share of the hops that a V-cycle must save for another to follow
 LEAST_PROPOSALS = 30  # annealing proposals per neuron, at least, if any
@@ -54,7 +53,7 @@ class Mapped:
     """
 
     levels: Levels
-    core: NDArray[np.int32]
+    core: Int32
     mesh: CoreMesh
     on_levels: bool = False
 
@@ -75,34 +74,113 @@ def level_effort(settings: Settings, plan: Plan, entries: int, proposals: int) -
     )  # fmt: skip
 
 
-def refine_mapping(
-    mapped: Mapped, context: Context, on_better: OnMapping = ignore
-) -> NDArray[np.int32]:
+class _Refinement:
+    """The steps of the refinement of a mapping, each of them run once and resumable.
+
+    core : ndarray[int32], shape (vertices,), the mapping after the steps so far
+    """
+
+    def __init__(self, mapped: Mapped, context: Context, on_better: OnMapping) -> None:
+        self._levels, self._mesh, self._context = mapped.levels, mapped.mesh, context
+        self._rows, self._on_better = mapped.levels.finest, on_better
+        self.core = mapped.core.copy()
+
+    def _step(self, name: str, work: Callable[[Int32], tuple[Int32, int]]) -> int:
+        """Run a step that may change the mapping it receives and returns it with a number."""
+
+        def once() -> Arrays:
+            found, number = work(self.core.copy())
+            return {"core": found, "number": np.array([number], np.int64)}
+
+        arrays = self._context.steps.run_once(name, once)
+        self.core = arrays["core"]
+        self._on_better(self.core)
+        return int(arrays["number"][0])
+
+    def uncoarsen(self, effort: RefinementEffort) -> None:
+        """Refine on all levels, from the coarsest one, whose mapping is given."""
+        settings, _, steps, monitor, team = self._context
+        levels, mesh = self._levels, self._mesh
+
+        def once() -> Arrays:
+            seen: list[tuple[int, int]] = []  # coarsest level first
+
+            def on_level(graph: Rows, core: Int32) -> None:
+                found = estimate(graph, core, team, (mesh.column, mesh.row))
+                seen.append((int(found.cut), int(found.hops)))
+                for cluster in reversed(levels.clusters[: len(levels.graphs) - len(seen)]):
+                    core = core[cluster]
+                self._on_better(core)
+
+            seed = settings.seed_of(7)
+            found = refine_levels(levels, self.core, mesh, effort, seed, team, on_level)
+            return {"core": found, "seen": np.array(seen, np.int64).ravel()}
+
+        arrays = steps.run_once("uncoarsen", once)
+        self.core = arrays["core"]
+        self._on_better(self.core)
+        pairs = arrays["seen"].reshape(-1, 2).tolist()
+        for level, (cut, hops) in zip(monitor.levels[::-1], pairs, strict=True):
+            monitor.observer.on_level(level, cut, hops, placed=mesh.most != CUT)
+
+    def move(self, index: int) -> None:
+        """Run a pass in which every vertex may move to its best core."""
+        settings, _, _, monitor, team = self._context
+        mesh = self._mesh
+
+        def work(core: Int32) -> tuple[Int32, int]:
+            found = refine_round(
+                self._rows, core, mesh.capacities, np.zeros_like(mesh.capacities),
+                settings.seed_of(8), index, team, monitor.advance,
+                SeekHops(mesh, self._levels.fixed),
+            )  # fmt: skip
+            mean = found.outside / max(1, found.everything)
+            monitor.note(f"pass {index + 1}: {found.moves:,} moves, hops per spike were {mean:.3f}")
+            return core, found.moves
+
+        self._step(f"hops {index}", work)
+
+    def exchange(self, index: int, corners: bool) -> int:
+        """Exchange vertices between pairs of cores; return the hops saved, approximately."""
+        settings, plan, _, monitor, team = self._context
+        rows, mesh = self._rows, self._mesh
+
+        def work(core: Int32) -> tuple[Int32, int]:
+            rng = np.random.default_rng([settings.seed_of(9), index])
+            sets = pairs_of(rows, core, mesh, corners, team)
+            some = tiles_of(rows, core, mesh, plan.gathered, index % 2 == 1, team, monitor.advance)
+            moved, saved = exchange_in_tiles(
+                some, mesh, core, rows.sizes, sets, 1, rng, team, self._levels.fixed
+            )
+            monitor.note(f"exchange {index + 1}: {moved:,} moves")
+            return core, saved
+
+        return self._step(f"exchange {index}", work)
+
+    def v_cycle(self, index: int, effort: RefinementEffort, before: int) -> int:
+        """Run a V-cycle; return the hops after it. before : hops before it"""
+        settings, _, _, monitor, team = self._context
+        rows, mesh = self._rows, self._mesh
+
+        def work(core: Int32) -> tuple[Int32, int]:
+            seed = settings.seed_of(10 + index)
+            found = refine_by_chains(rows, core, mesh, effort, seed, team, self._levels.fixed)
+            return found, hop_cost(rows, found, mesh, team)
+
+        after = self._step(f"cycle {index}", work)
+        monitor.note(f"cycle {index + 1}: {1 - after / max(1, before):.2%} of the hops saved")
+        return after
+
+
+def refine_mapping(mapped: Mapped, context: Context, on_better: OnMapping = ignore) -> Int32:
     """Return the core of every vertex, with fewer hops; no core exceeds its capacity.
 
     on_better : called with the core of every vertex after each step and on each level; on coarse
         levels cores may exceed their final capacity
     """
-    settings, plan, steps, monitor, team = context
+    settings, plan, _, monitor, team = context
     rows, mesh = mapped.levels.finest, mapped.mesh
-    fixed = mapped.levels.fixed
-    core = mapped.core.copy()
-
-    def step(name: str, work: Callable[[NDArray[np.int32]], tuple[NDArray[np.int32], int]]) -> int:
-        """Run a step that changes `core` and returns it with a number, once."""
-        nonlocal core
-
-        def once() -> Arrays:
-            found, number = work(core.copy())
-            return {"core": found, "number": np.array([number], np.int64)}
-
-        arrays = steps.run_once(name, once)
-        core = arrays["core"]
-        on_better(core)
-        return int(arrays["number"][0])
-
-    effort = level_effort(settings, plan, rows.entries, settings.proposals)
-    v_cycle_effort = level_effort(settings, plan, rows.entries, settings.cycle_proposals)
+    steps = _Refinement(mapped, context, on_better)
     most = settings.hop_budget // max(1, rows.entries)
     passes, rounds = min(settings.hop_passes, most), min(settings.exchanges, most)
     if mesh.most == CUT:
@@ -112,74 +190,21 @@ def refine_mapping(
         passes = rounds = 0
         # without annealing, V-cycles would repeat the same work
         v_cycles = plan.cycles if settings.cycle_proposals else 0
-
-        def uncoarsen(core: NDArray[np.int32] = core) -> Arrays:
-            seen: list[tuple[int, int]] = []  # coarsest level first
-
-            def on_level(graph: Rows, core: NDArray[np.int32]) -> None:
-                found = estimate(graph, core, team, (mesh.column, mesh.row))
-                seen.append((int(found.cut), int(found.hops)))
-                finer = len(mapped.levels.graphs) - len(seen)
-                for cluster in reversed(mapped.levels.clusters[:finer]):
-                    core = core[cluster]
-                on_better(core)
-
-            found = refine_levels(
-                mapped.levels, core, mesh, effort, settings.seed_of(7), team, on_level
-            )
-            return {"core": found, "seen": np.array(seen, np.int64).ravel()}
-
-        arrays = steps.run_once("uncoarsen", uncoarsen)
-        core = arrays["core"]
-        on_better(core)
-        pairs = arrays["seen"].reshape(-1, 2).tolist()
-        for level, (cut, hops) in zip(monitor.levels[::-1], pairs, strict=True):
-            monitor.observer.on_level(level, cut, hops, placed=mesh.most != CUT)
+        steps.uncoarsen(level_effort(settings, plan, rows.entries, settings.proposals))
     monitor.expect((passes + rounds) * rows.entries)
     for index in range(passes):
-
-        def move(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
-            seeker = SeekHops(mesh, fixed)
-            found = refine_round(
-                rows, core, mesh.capacities, np.zeros_like(mesh.capacities), settings.seed_of(8),
-                index, team, monitor.advance, seeker,
-            )  # fmt: skip
-            mean = found.outside / max(1, found.everything)
-            monitor.note(f"pass {index + 1}: {found.moves:,} moves, hops per spike were {mean:.3f}")
-            return core, found.moves
-
-        step(f"hops {index}", move)
+        steps.move(index)
     first = 0
     for index in range(rounds):
-
-        def pairwise_fm(
-            core: NDArray[np.int32], index: int = index
-        ) -> tuple[NDArray[np.int32], int]:
-            rng = np.random.default_rng([settings.seed_of(9), index])
-            sets = pairs_of(rows, core, mesh, rounds >= WORTH_A_CORNER, team)
-            some = tiles_of(rows, core, mesh, plan.gathered, index % 2 == 1, team, monitor.advance)
-            moved, saved = exchange_in_tiles(
-                some, mesh, core, rows.sizes, sets, 1, rng, team, fixed
-            )
-            monitor.note(f"exchange {index + 1}: {moved:,} moves")
-            return core, saved
-
-        saved = step(f"exchange {index}", pairwise_fm)
+        saved = steps.exchange(index, rounds >= WORTH_A_CORNER)
         first = first or saved
         if saved * SETTLED <= first:
             break
-    before = hop_cost(rows, core, mesh, team) if v_cycles else 0
+    effort = level_effort(settings, plan, rows.entries, settings.cycle_proposals)
+    before = hop_cost(rows, steps.core, mesh, team) if v_cycles else 0
     for index in range(v_cycles):
-
-        def v_cycle(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
-            seed = settings.seed_of(10 + index)
-            found = refine_by_chains(rows, core, mesh, v_cycle_effort, seed, team, fixed)
-            return found, hop_cost(rows, found, mesh, team)
-
-        after = step(f"cycle {index}", v_cycle)
-        gain = 1 - after / max(1, before)
-        monitor.note(f"cycle {index + 1}: {gain:.2%} of the hops saved")
-        if gain < WORTH_ANOTHER:
+        after = steps.v_cycle(index, effort, before)
+        if 1 - after / max(1, before) < WORTH_ANOTHER:
             break
         before = after
-    return core
+    return steps.core

@@ -8,31 +8,30 @@ than refinement saved, the mapping stays as placed.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.graph.rows import Rows
-from mapper.hop_refinement.hop_cost import hop_cost
-from mapper.hop_refinement.mesh import CoreMesh
+from mapper.hop_refinement.mesh import CoreMesh, hop_cost
 from mapper.hop_refinement.multilevel import Levels
 from mapper.hop_refinement.refine import Mapped, refine_mapping
 from mapper.limits.axons import LimitJob
 from mapper.limits.combined import CombinedCapacity
 from mapper.limits.constraints import Constraints
 from mapper.limits.enforce import Items, repair
-from mapper.limits.use import excess, weight_of_excess
+from mapper.limits.use import excess
 from mapper.monitoring.context import Context
 from mapper.monitoring.monitor import Monitor
 from mapper.monitoring.threads import ThreadTeam
+from storage.arrays import Int32, Int64, Mask
 
 
 def refine_and_repair(
     job: LimitJob,
     combined: CombinedCapacity,
     rows: Rows,
-    place: NDArray[np.int32],
+    place: Int32,
     constraints: Constraints | None,
     context: Context,
-) -> NDArray[np.int32]:
+) -> Int32:
     """Return the core of every item, with fewer hops if that is possible within the limits.
 
     place : ndarray[int32], shape (items,), core of every item, within all limits, with pinned items
@@ -48,16 +47,16 @@ def refine_and_repair(
     mesh = CoreMesh.of(job.chip, capacities)
     levels = Levels([rows], [], pinned if pinned.any() else None)
     exact = combined.exact and not job.axon_limited
-    limits, weight = job.load.limits, weight_of_excess(job.load.limits)
+    limits = job.load.limits
 
-    def on_better(found: NDArray[np.int32]) -> None:
-        def kept(team: ThreadTeam) -> NDArray[np.int32]:
+    def on_better(found: Int32) -> None:
+        def kept(team: ThreadTeam) -> Int32:
             item = job.items.item
             if exact:
                 return found[item]
             use = job.load.count(found[item], job.chip.cores, team)
             # a repair may take too long after Ctrl-C
-            return place[item] if excess(use.table, limits, weight).any() else found[item]
+            return place[item] if excess(use.table, limits).any() else found[item]
 
         monitor.stop.keep(kept)
 
@@ -65,7 +64,7 @@ def refine_and_repair(
     if exact:
         return found
     use = job.load.count(found[job.items.item], job.chip.cores, team)
-    over = excess(use.table, limits, weight)
+    over = excess(use.table, limits)
     if not over.any():
         return found
     found = found.copy()  # the mapping kept for Ctrl-C must not change
@@ -75,7 +74,7 @@ def refine_and_repair(
         job.load, Items(job.items.item, pinned), found, job.chip.cores, job.chip.usable, memory,
         settings.seed_of(9), team,
     )  # fmt: skip
-    if excess(use.table, limits, weight).any():
+    if excess(use.table, limits).any():
         monitor.note("the excess cannot be repaired: hop refinement is discarded")
         return place
     before, after = (hop_cost(rows, core, mesh, team) for core in (place, found))
@@ -84,24 +83,20 @@ def refine_and_repair(
 
 
 def unless_over_limits(
-    job: LimitJob,
-    found: NDArray[np.int32],
-    place: NDArray[np.int32],
-    monitor: Monitor,
-    team: ThreadTeam,
-) -> NDArray[np.int32]:
+    job: LimitJob, found: Int32, place: Int32, monitor: Monitor, team: ThreadTeam
+) -> Int32:
     """Return the refined core of every item, or the placed one if a core is above a limit."""
     limits = job.load.limits
     use = job.load.count(found[job.items.item], job.chip.cores, team)
-    over = np.count_nonzero(excess(use.table, limits, weight_of_excess(limits)))
+    over = np.count_nonzero(excess(use.table, limits))
     if over:
         monitor.note(f"{over:,} cores above a limit after refinement: refinement is discarded")
     return place if over else found
 
 
 def capacities_beside_pins(
-    cores: int, place: NDArray[np.int32], combined: CombinedCapacity, pinned: NDArray[np.bool_]
-) -> NDArray[np.int64]:
+    cores: int, place: Int32, combined: CombinedCapacity, pinned: Mask
+) -> Int64:
     """Return the capacity of each core without its pinned items, 0 for unused cores.
 
     A core that exchanges brought within its limits may hold more than the combined capacity.

@@ -15,19 +15,19 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.graph.by_label import sums_by_label
+from mapper.graph.by_label import ByLabel, by_label, sums_by_label
 from mapper.graph.rows import HeldRows, Rows
 from mapper.hop_refinement.mesh import CoreMesh
-from mapper.hop_refinement.pairwise_fm import Batch, pairwise_fm_round
+from mapper.hop_refinement.pairwise_fm import Batch, _exchange, _settle
 from mapper.monitoring.callbacks import Advance, ignore
 from mapper.monitoring.threads import ThreadTeam
+from storage.arrays import Int32, Int64, Mask
 
 ROW_BYTES = 8  # bytes per entry: id and weight
 TILE_ENTRIES = 1 << 24  # entries per tile, at most, 128 MiB, unless it is one core
 COLOURS = 4
-
-Int32 = NDArray[np.int32]
-Int64 = NDArray[np.int64]
+BUNCHES = 8  # maximum groups of pairs per thread
+WORTH_A_CALL = 2048  # vertices per group, approximately: less work does not pay a call
 
 
 @njit(cache=True, nogil=True)
@@ -56,7 +56,7 @@ class Gatherer:
         self._ids, self._weights = np.empty(0, np.int32), np.empty(0, np.int32)
         self._offset = np.empty(0, np.int64)  # shared by calls: groups keep their batch
 
-    def gather(self, wanted: NDArray[np.bool_], core: Int32) -> Batch:
+    def gather(self, wanted: Mask, core: Int32) -> Batch:
         """Return the rows of the vertices on the selected cores."""
         rows, degree = self._rows, self._degree
         if isinstance(rows, HeldRows):
@@ -96,7 +96,7 @@ class TileGroup:
     batch : their rows, once gathered
     """
 
-    cores: NDArray[np.bool_]
+    cores: Mask
     batch: Batch | None = None
 
 
@@ -109,7 +109,7 @@ class CoreTile:
         at least one pair
     """
 
-    cores: NDArray[np.bool_]
+    cores: Mask
     gatherer: Gatherer
     group: TileGroup | None
 
@@ -203,6 +203,62 @@ def _part(x: Int64, length: int, parts: int, turned: bool) -> Int64:
     return (2 * x * parts + half) // (2 * length)
 
 
+def pairwise_fm_round(
+    tile: CoreTile,
+    mesh: CoreMesh,
+    core: Int32,
+    sizes: Int64,
+    sets: Sequence[Int64],
+    passes: int,
+    rng: np.random.Generator,
+    team: ThreadTeam,
+    fixed: Mask | None = None,
+) -> tuple[int, int]:
+    """Process all pairs of cores of a tile once; `core` is changed in place.
+
+    core : ndarray[int32], shape (vertices,), core id
+    sizes : of the vertices
+    sets : sets of disjoint pairs of cores
+    fixed : ndarray[bool], shape (vertices,), vertices that must not move; their size is not part of
+        the capacity of their cores
+
+    Returns the number of moves, and the hops saved (approximate: pairs ignore each other's moves).
+    """
+    moved = won = 0
+    grid = mesh.grid
+    for k in rng.permutation(len(sets)):
+        pairs = sets[k][tile.cores[sets[k]].all(axis=1)]
+        if not pairs.size:
+            continue
+        by_core = by_label(core, mesh.capacities.size, fixed)
+        counts = np.diff(by_core.start)[pairs].sum(axis=1)
+        side_start = np.append(0, np.cumsum(counts))
+        side = np.empty(side_start[-1], np.uint8)
+
+        for places, batch in tile.batches(pairs, core):
+            starts = side_start[places.start : places.stop + 1]
+
+            def work(
+                bunch: Int64,
+                pairs: Int64 = pairs[places],
+                by_core: ByLabel = by_core,
+                batch: Batch = batch,
+                side: NDArray[np.uint8] = side,
+                starts: Int64 = starts,
+            ) -> int:
+                at = starts[bunch]
+                return int(
+                    _exchange(pairs[bunch], by_core, batch, sizes, core, grid, passes, side, at)
+                )
+
+            count = places.stop - places.start
+            most = max(team.threads, int(starts[-1] - starts[0]) // WORTH_A_CALL)
+            bunches = np.array_split(np.arange(count), min(BUNCHES * team.threads, most))
+            won += sum(team.map(work, [bunch for bunch in bunches if bunch.size]))
+        moved += int(_settle(pairs, by_core, core, side, side_start))
+    return moved, won
+
+
 def exchange_in_tiles(
     colours: Sequence[Sequence[CoreTile]],
     mesh: CoreMesh,
@@ -212,7 +268,7 @@ def exchange_in_tiles(
     passes: int,
     rng: np.random.Generator,
     team: ThreadTeam,
-    fixed: NDArray[np.bool_] | None = None,
+    fixed: Mask | None = None,
 ) -> tuple[int, int]:
     """Process all pairs of cores that are in one tile once; `core` is changed in place.
 

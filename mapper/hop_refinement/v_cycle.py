@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import HeldRows, Rows
 from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold
-from mapper.hop_refinement.hop_cost import hop_cost
-from mapper.hop_refinement.mesh import CoreMesh
+from mapper.hop_refinement.mesh import CoreMesh, hop_cost
 from mapper.hop_refinement.multilevel import Levels, RefinementEffort, uncoarsen
 from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.label_propagation import cluster_vertices
+from storage.arrays import Int32, Mask
 
 SHRINK = 4.0  # maximum size of a cluster, in mean vertices
 CLUSTER_ROUNDS = 3
@@ -47,25 +46,12 @@ def _within(chunk, core, out_indptr, out_ids, out_weights):
 class InnerRows(Rows):
     """Rows without connections to other cores, filtered when read."""
 
-    def __init__(self, rows: Rows, core: NDArray[np.int32]) -> None:
+    def __init__(self, rows: Rows, core: Int32) -> None:
         """core : of every vertex."""
         self._rows, self._core = rows, core
-        self._sizes = rows.sizes
+        self._sizes, self.block_size = rows.sizes, rows.block_size
         self.entries = rows.entries  # upper bound
         self.at_hand = rows.at_hand
-
-    @property
-    def block_size(self) -> int:
-        return self._rows.block_size
-
-    @property
-    def chunks(self) -> int:
-        return self._rows.chunks
-
-    def degrees(self) -> NDArray[np.int32]:
-        return np.concatenate(
-            [np.diff(self.read(index).indptr).astype(np.int32) for index in range(self.chunks)]
-        )
 
     def read(self, index: int) -> Chunk:
         chunk = self._rows.read(index)
@@ -76,13 +62,8 @@ class InnerRows(Rows):
 
 
 def _coarsen(
-    rows: Rows,
-    core: NDArray[np.int32],
-    memory: int,
-    seed: int,
-    team: ThreadTeam,
-    fixed: NDArray[np.bool_] | None,
-) -> tuple[HeldRows, NDArray[np.int32]]:
+    rows: Rows, core: Int32, memory: int, seed: int, team: ThreadTeam, fixed: Mask | None
+) -> tuple[HeldRows, Int32]:
     """Cluster vertices of the same core; return (graph of the clusters, cluster of each vertex).
 
     fixed : vertices that stay single
@@ -101,13 +82,13 @@ def _coarsen(
 
 def refine_by_v_cycle(
     rows: Rows,
-    core: NDArray[np.int32],
+    core: Int32,
     mesh: CoreMesh,
     effort: RefinementEffort,
     seed: int,
     team: ThreadTeam,
-    fixed: NDArray[np.bool_] | None = None,
-) -> NDArray[np.int32]:
+    fixed: Mask | None = None,
+) -> Int32:
     """Run one V-cycle; return the new core of every vertex.
 
     fixed : ndarray[bool], shape (vertices,), vertices that must not move, of size 0
@@ -130,16 +111,16 @@ def refine_by_v_cycle(
 
 def refine_by_chains(
     rows: Rows,
-    core: NDArray[np.int32],
+    core: Int32,
     mesh: CoreMesh,
     effort: RefinementEffort,
     seed: int,
     team: ThreadTeam,
-    fixed: NDArray[np.bool_] | None = None,
-) -> NDArray[np.int32]:
+    fixed: Mask | None = None,
+) -> Int32:
     """Run parallel V-cycles and return the best mapping; it is never worse than before."""
 
-    def run(chain: int) -> NDArray[np.int32]:
+    def run(chain: int) -> Int32:
         with ThreadTeam(1, team.stop) as alone:
             return refine_by_v_cycle(rows, core, mesh, effort, seed + 10_000 * chain, alone, fixed)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.hypergraph.coarsening import coarsen
 from mapper.hypergraph.fm import (
@@ -22,8 +21,9 @@ from mapper.hypergraph.fm import (
     refine,
 )
 from mapper.hypergraph.gains import new_queue, new_state
-from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, connectivity, contract
+from mapper.hypergraph.hypergraph import Hypergraph, contract, objective
 from mapper.monitoring.stopping import Stop
+from storage.arrays import Int32, Int64
 
 COARSEST = 120  # vertices on the coarsest level
 HEAVIEST = 3.0  # maximum size of a cluster, in mean vertices of the coarsest level
@@ -63,8 +63,7 @@ def bisect(
     best, best_cost = np.zeros(graph.vertices, np.int32), (1 << 62, 0)
     for _ in range(max(1, min(effort.repeats, REPEATED // max(1, graph.pins.size)))):
         side = _bisect(graph, wanted, capacities, effort, rng)
-        block_weights = np.bincount(side, weights=graph.sizes, minlength=2).astype(np.int64)
-        cost = (int(np.maximum(block_weights - capacities, 0).sum()), connectivity(graph, side, 2))
+        cost = objective(graph, side, capacities)
         if cost < best_cost:
             best, best_cost = side, cost
     return best
@@ -126,8 +125,7 @@ def _start(
         for _ in range(effort.passes):
             if not _search(state, queue, order, EVERYWHERE, effort.patience, ENOUGH):
                 break
-        excess = int(np.maximum(state.block_weights - capacities, 0).sum())
-        cost = (excess, connectivity(graph, state.part, 2))
+        cost = objective(graph, state.part, capacities)
         if cost < best_cost:
             best, best_cost = state.part, cost
     return best
@@ -148,9 +146,7 @@ def partition_by_bisection(
     stop : checked before each bisection
     """
     part = np.zeros(graph.vertices, np.int32)
-    todo: list[tuple[Hypergraph, NDArray[np.int64], int, int]] = [
-        (graph, np.arange(graph.vertices), 0, parts)
-    ]
+    todo: list[tuple[Hypergraph, Int64, int, int]] = [(graph, np.arange(graph.vertices), 0, parts)]
     while todo:
         if stop is not None:
             stop.begin(f"bisection, {parts - sum(one[3] for one in todo):,} of {parts:,} parts")

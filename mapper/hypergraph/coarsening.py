@@ -13,7 +13,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from mapper.hypergraph.hypergraph import Hypergraph, Int32, contract
+from mapper.hypergraph.hypergraph import Hypergraph, contract
+from storage.arrays import Int32
 
 LARGE_NET = 2000  # nets with more pins are ignored: they carry no information on clusters
 BUDGET = 4000  # pins that a vertex considers, approximately
@@ -125,11 +126,7 @@ def _pack_equal(order, keys, part, sizes, limit, cluster):
 
 
 def join_twins(
-    graph: Hypergraph,
-    part: Int32,
-    limit: int,
-    rng: np.random.Generator,
-    directed: bool = False,
+    graph: Hypergraph, part: Int32, limit: int, rng: np.random.Generator, directed: bool = False
 ) -> tuple[Hypergraph, Int32] | None:
     """Return a level whose clusters are vertices in the same nets, apart from their own nets.
 

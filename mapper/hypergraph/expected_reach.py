@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, connectivity
+from mapper.hypergraph.hypergraph import Hypergraph, connectivity
 from mapper.monitoring.stopping import Stop
+from storage.arrays import Int32, Int64
 
 PINS = (0.5, 0.5, 0.5, 0.5, 1.0, 1.0, 2.0, 2.0, 4.0, 4.0)
 """Expected pins that a net keeps in a part that it reaches, in each pass."""
@@ -248,7 +248,7 @@ def _new_reach(graph: Hypergraph, part: Int32, capacities: Int64, place: Int32 |
     )  # fmt: skip
 
 
-def _powers(base: float, count: int) -> NDArray[np.int64]:
+def _powers(base: float, count: int) -> Int64:
     """Return powers 0 .. count-1 of a number below 1, in units of 2^-BITS.
 
     Repeated multiplication rounds equally on every processor; `pow` does not.

@@ -18,7 +18,8 @@ from numba import njit
 
 from mapper.graph.heap import remove, sift_down, sift_up
 from mapper.hypergraph.gains import new_queue, new_state
-from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64
+from mapper.hypergraph.hypergraph import Hypergraph
+from storage.arrays import Int32, Int64
 
 SETTLED = 1000  # passes end when one gains less than 1/SETTLED of the connectivity
 GAIN_BYTES = 8  # bytes per vertex and part in the gain table
@@ -26,6 +27,15 @@ EVERYWHERE = 1 << 40  # seeds of a search: the whole boundary
 LONG = 300  # patience of such a search
 ENOUGH = 1 << 60  # a budget without limit
 WIDE = 512  # nets with more pins do not add their vertices to a search
+
+
+@njit(cache=True, nogil=True)
+def _clear(q):
+    """Unlock all vertices and empty the queue."""
+    for v in range(q.place.size):
+        q.locked[v] = 0
+        q.place[v] = -1
+        q.target[v] = -1
 
 
 @njit(cache=True, nogil=True)
@@ -185,10 +195,7 @@ def _search(s, q, order, seeds, patience, budget):
     """
     won = np.int64(0)
     q.work[0] = 0
-    for v in range(s.sizes.size):
-        q.locked[v] = 0
-        q.place[v] = -1
-        q.target[v] = -1
+    _clear(q)
     begin = 0
     while begin < order.size and q.work[0] < budget:
         length = 0
@@ -238,10 +245,7 @@ def _search(s, q, order, seeds, patience, budget):
 def _unload(s, q, order):
     """Move vertices out of overfull parts, at least cost; return the number of moves."""
     moved = 0
-    for v in range(s.sizes.size):
-        q.locked[v] = 0
-        q.place[v] = -1
-        q.target[v] = -1
+    _clear(q)
     length = 0
     for v in order:
         if s.block_weights[s.part[v]] > s.capacities[s.part[v]] and s.sizes[v] > 0:
@@ -284,10 +288,7 @@ def _grow(s, q, first, wanted):
 
     wanted : target size of part 0. Ends when it is reached or no connected vertex fits.
     """
-    for v in range(s.sizes.size):
-        q.locked[v] = 0
-        q.place[v] = -1
-        q.target[v] = -1
+    _clear(q)
     q.locked[first] = 1
     length = _move(s, q, first, 0, 0, True)
     while length > 0 and s.block_weights[0] < wanted:

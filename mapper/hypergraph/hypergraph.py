@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
+from mapper.graph.by_label import sums_by_label
+from mapper.random_numbers import hashed
+from storage.arrays import Int32, Int64
 
 
 @njit(cache=True, nogil=True)
@@ -98,11 +98,7 @@ def _fingerprints(start, pins, directed, prints):
         if directed and start[e + 1] > start[e]:
             total += np.uint64(pins[start[e]]) << np.uint64(32)
         for p in range(start[e], start[e + 1]):
-            x = np.uint64(pins[p] + 1) * np.uint64(0x9E3779B97F4A7C15)
-            x ^= x >> np.uint64(29)
-            x *= np.uint64(0xBF58476D1CE4E5B9)
-            x ^= x >> np.uint64(32)
-            total += x
+            total += hashed(pins[p])
         prints[e] = total
 
 
@@ -186,9 +182,7 @@ def contract(graph: Hypergraph, cluster: Int32, count: int, directed: bool = Fal
     out = (np.empty(number + 1, np.int64), np.empty(total, np.int32), np.empty(number, np.int64))
     _select(start, pins[:used], weights, kept, *out)
     inside = cluster >= 0
-    sizes = np.zeros(count, np.int64)
-    np.add.at(sizes, cluster[inside], graph.sizes[inside])
-    return make_hypergraph(*out, sizes)
+    return make_hypergraph(*out, sums_by_label(cluster[inside], graph.sizes[inside], count))
 
 
 @njit(cache=True, nogil=True)
@@ -205,6 +199,12 @@ def _connectivity(start, pins, weights, part, marks):
         if found > 1:
             total += weights[e] * (found - 1)
     return total
+
+
+def objective(graph: Hypergraph, part: Int32, capacities: Int64) -> tuple[int, int]:
+    """Return the excess over the capacities of the parts, and the connectivity; less is better."""
+    over = np.maximum(sums_by_label(part, graph.sizes, capacities.size) - capacities, 0)
+    return int(over.sum()), connectivity(graph, part, capacities.size)
 
 
 def connectivity(graph: Hypergraph, part: Int32, parts: int) -> int:

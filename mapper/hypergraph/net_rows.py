@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.graph.csr import Subgraph
-from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, make_hypergraph
+from mapper.hypergraph.hypergraph import Hypergraph, make_hypergraph
 from mapper.monitoring.callbacks import Advance, ignore
 from mapper.monitoring.threads import ThreadTeam
 from mapper.planning.memory import CHECKED
+from storage.arrays import Int32, Int64, Mask
 from storage.store.network import RATE, NetworkFile
 
 
@@ -75,10 +75,7 @@ class NetReader:
 
 
 def read_nets(
-    network: NetworkFile,
-    sizes: Int64,
-    team: ThreadTeam,
-    advance: Advance = ignore,
+    network: NetworkFile, sizes: Int64, team: ThreadTeam, advance: Advance = ignore
 ) -> Hypergraph:
     """Read all nets of a network into memory.
 
@@ -118,7 +115,7 @@ def read_sample(
     return _joined(found[0], sizes), _joined(found[1], sizes)
 
 
-def _select(lists: Lists, picked: NDArray[np.bool_]) -> Lists:
+def _select(lists: Lists, picked: Mask) -> Lists:
     """Return the selected nets."""
     start, pins, weights = lists
     lengths = np.diff(start)[picked]
@@ -157,7 +154,7 @@ def _add_nets(start, pins, weights, part, marks, matrix):
                 matrix[k, own] += weights[e]
 
 
-def net_traffic(graph: Hypergraph, part: NDArray[np.int32], parts: int) -> Subgraph:
+def net_traffic(graph: Hypergraph, part: Int32, parts: int) -> Subgraph:
     """Return the traffic between groups, each neuron counted once per group that it reaches."""
     matrix = np.zeros((parts, parts), np.int64)
     marks = np.full(parts, -1, np.int64)

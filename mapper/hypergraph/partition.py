@@ -15,10 +15,11 @@ import numpy as np
 from mapper.hypergraph.bisection import SHRINKS, BisectionEffort, partition_by_bisection
 from mapper.hypergraph.coarsening import coarsen, join_twins
 from mapper.hypergraph.fm import FmSearch, refine
-from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, connectivity
+from mapper.hypergraph.hypergraph import Hypergraph, objective
 from mapper.hypergraph.rebisection import PairEffort, rebisect_pairs
 from mapper.monitoring.stopping import Stop
 from mapper.monitoring.threads import ThreadTeam
+from storage.arrays import Int32, Int64
 
 COARSEST = 100  # vertices per part on the coarsest level
 HEAVIEST = 1.5  # maximum size of a cluster, in mean vertices of the coarsest level
@@ -92,7 +93,7 @@ def _partition(
             for _, cluster in levels[1:]:
                 part = _carried(part, cluster)
         part = _refined_upwards(levels, part, capacities, effort.search, rng, team.stop)
-        cost = _cost(graph, part, capacities)
+        cost = objective(graph, part, capacities)
         if cost >= best_cost:
             break
         best, best_cost = part, cost
@@ -105,21 +106,11 @@ def _partition(
         part = best.copy()
         rebisect_pairs(graph, part, capacities, pairs, seed + turn, team)
         refine(graph, part, capacities, effort.search, rng)
-        cost = _cost(graph, part, capacities)
+        cost = objective(graph, part, capacities)
         if cost >= best_cost:
             break
         best, best_cost = part, cost
     return best
-
-
-def _cost(graph: Hypergraph, part: Int32, capacities: Int64) -> tuple[int, int]:
-    """Return the excess over the capacities, and the connectivity."""
-    block_weights = np.bincount(part, weights=graph.sizes, minlength=capacities.size).astype(
-        np.int64
-    )
-    return int(np.maximum(block_weights - capacities, 0).sum()), connectivity(
-        graph, part, capacities.size
-    )
 
 
 def _carried(part: Int32, cluster: Int32) -> Int32:

@@ -15,8 +15,9 @@ from numba import njit
 
 from mapper.graph.by_label import by_label
 from mapper.hypergraph.bisection import BisectionEffort, bisect
-from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, connectivity, make_hypergraph
+from mapper.hypergraph.hypergraph import Hypergraph, connectivity, make_hypergraph
 from mapper.monitoring.threads import ThreadTeam
+from storage.arrays import Int32, Int64
 
 
 @njit(cache=True, nogil=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mapper.graph.by_label import numbered
 from mapper.graph.csr import Subgraph
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.mesh import CoreMesh
@@ -22,8 +22,9 @@ from mapper.hypergraph.tree_refinement import TreeEffort, packet_effort, refine_
 from mapper.monitoring.callbacks import OnMapping
 from mapper.monitoring.context import Context
 from mapper.partitioning.rebalance import balance, enforce_capacity
-from mapper.partitioning.streamed import SETTLED, numbered, parts_wanted
+from mapper.partitioning.streamed import parts_wanted, run_passes
 from mapper.resume.checkpoint import Arrays
+from storage.arrays import Int32, Int64
 from storage.graph import Graph
 from storage.store.network import NetworkFile
 
@@ -50,7 +51,7 @@ class NetTask:
     strict: bool = True
 
 
-def partition_nets(task: NetTask, context: Context) -> tuple[NDArray[np.int32], int]:
+def partition_nets(task: NetTask, context: Context) -> tuple[Int32, int]:
     """Partition within the capacity, minimising connectivity; return (part, count).
 
     Raises `DoesNotFitError` if the parts cannot be brought within the capacity.
@@ -97,39 +98,34 @@ def _partition_effort(pins: int, context: Context) -> PartitionEffort:
 def refine_streamed_nets(
     network: NetworkFile,
     rows: Rows,
-    part: NDArray[np.int32],
+    part: Int32,
     parts: int,
     capacity: int,
     scratch: Path,
     context: Context,
-) -> tuple[NDArray[np.int32], Subgraph]:
+) -> tuple[Int32, Subgraph]:
     """Refine parts by connectivity with nets on disk; return parts and their traffic."""
-    settings, plan, steps, monitor, team = context
+    settings, plan, _, monitor, team = context
     nets = NetReader(network)
     capacities = np.full(parts, capacity, np.int64)
     with monitor.stage("net refinement"):
         monitor.expect(settings.block_passes * rows.entries)
-        for index in range(settings.block_passes):
 
-            def once(part: NDArray[np.int32] = part, index: int = index) -> Arrays:
-                found = part.copy()
-                moves, cost = refine_streamed(
-                    rows, nets, found, capacities, settings.seed_of(7), index, team, monitor.advance
-                )
-                monitor.note(f"pass {index + 1}: {moves:,} moves, connectivity was {cost:,}")
-                return {"part": found, "moves": np.array([moves], np.int64)}
+        def work(part: Int32, index: int) -> int:
+            moves, cost = refine_streamed(
+                rows, nets, part, capacities, settings.seed_of(7), index, team, monitor.advance
+            )
+            monitor.note(f"pass {index + 1}: {moves:,} moves, connectivity was {cost:,}")
+            return moves
 
-            arrays = steps.run_once(f"nets {index}", once)
-            part = arrays["part"]
-            if arrays["moves"][0] * SETTLED < rows.vertices:
-                break
+        part = run_passes("nets ", part, settings.block_passes, work, context)
         monitor.observer.on_partition(part)
     with monitor.stage("groups"):
         groups = streamed_traffic(rows, nets, part, parts, plan.grouped, scratch, team)
     return part, groups
 
 
-def read_net_sample(network: NetworkFile, sizes: NDArray[np.int64], context: Context) -> NetSample:
+def read_net_sample(network: NetworkFile, sizes: Int64, context: Context) -> NetSample:
     """Read the sample of nets that the plan allows, within the current stage."""
     settings, plan, _, monitor, team = context
     monitor.expect(network.meta.synapses)
@@ -139,8 +135,8 @@ def read_net_sample(network: NetworkFile, sizes: NDArray[np.int64], context: Con
 
 
 def refine_parts(
-    sample: NetSample, part: NDArray[np.int32], parts: int, capacity: int, context: Context
-) -> tuple[NDArray[np.int32], Subgraph]:
+    sample: NetSample, part: Int32, parts: int, capacity: int, context: Context
+) -> tuple[Int32, Subgraph]:
     """Refine parts with a sample of the nets; return parts and their traffic by these nets."""
     settings, _, steps, monitor, _ = context
 
@@ -161,12 +157,8 @@ def refine_parts(
 
 
 def refine_places(
-    sample: NetSample,
-    core: NDArray[np.int32],
-    places: NDArray[np.int64],
-    capacities: NDArray[np.int64],
-    context: Context,
-) -> NDArray[np.int32]:
+    sample: NetSample, core: Int32, places: Int64, capacities: Int64, context: Context
+) -> Int32:
     """Return the core of every vertex, so that packets of the sample reach fewer places.
 
     places : shape (cores,), place of each core, such as its tile
@@ -194,12 +186,8 @@ def refine_places(
 
 
 def refine_trees(
-    nets: Hypergraph,
-    core: NDArray[np.int32],
-    mesh: CoreMesh,
-    context: Context,
-    on_better: OnMapping,
-) -> NDArray[np.int32]:
+    nets: Hypergraph, core: Int32, mesh: CoreMesh, context: Context, on_better: OnMapping
+) -> Int32:
     """Return the core of every vertex, with fewer packet hops; no core exceeds its capacity.
 
     on_better : called with the mapping after each V-cycle
@@ -215,7 +203,7 @@ def refine_trees(
     earlier = 0  # hops before the previous cycle
     for index in range(settings.net_cycles):
 
-        def work(core: NDArray[np.int32] = core, index: int = index) -> Arrays:
+        def work(core: Int32 = core, index: int = index) -> Arrays:
             found, before, after = refine_by_trees(
                 nets, core, mesh, effort, settings.seed_of(20 + index), monitor.stop
             )

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.graph.affinity import favourites
+from mapper.graph.by_label import sums_by_label
 from mapper.graph.csr import Subgraph
 from mapper.graph.groups import group_traffic
 from mapper.graph.rows import Rows
-from mapper.hypergraph.hypergraph import Int32, Int64
 from mapper.hypergraph.net_rows import NetReader, _add_nets, traffic_of
 from mapper.monitoring.callbacks import Advance, ignore
 from mapper.monitoring.threads import ThreadTeam, WorkspacePool
 from mapper.partitioning.kway_refinement import move_in_order
+from storage.arrays import Int32, Int64
 
 TURNS = 3  # groups of neurons that move one group at a time
 INT32_MOST = 2**31 - 1
@@ -87,8 +87,7 @@ def refine_streamed(
     for entries in team.stream(look, range(rows.chunks)):
         advance(entries)
     turn = np.random.default_rng([seed, index]).integers(0, TURNS, rows.vertices)
-    block_weights = np.zeros(capacities.size, np.int64)
-    np.add.at(block_weights, part, rows.sizes)
+    block_weights = sums_by_label(part, rows.sizes, capacities.size)
     moved = cost = 0
     for k in range(TURNS):
         now = np.where((turn == k) & (target != part), target, -1).astype(np.int32)
@@ -112,7 +111,7 @@ def refine_streamed(
 def streamed_traffic(
     rows: Rows,
     nets: NetReader,
-    part: NDArray[np.int32],
+    part: Int32,
     parts: int,
     memory: int,
     scratch: Path,

@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, make_hypergraph
+from mapper.hypergraph.hypergraph import Hypergraph, make_hypergraph
 from mapper.hypergraph.net_rows import Lists
+from storage.arrays import Float64, Int32, Int64
 
-Float64 = NDArray[np.float64]
 SYNAPSE, CORE, TREE = 0, 1, 2  # packets per spike: to each synapse, to each core, or a tree
 SCALE = 64  # units of the rates of thinned nets per unit of rate
 

@@ -17,13 +17,13 @@ import numpy as np
 from numba import njit
 
 from mapper.graph.distance import along
+from mapper.graph.members import members_of, relocate, swap
 from mapper.hop_refinement.mesh import CoreMesh
-from mapper.hypergraph.hypergraph import Hypergraph, Int32
-from mapper.hypergraph.members import members_of, relocate, swap
-from mapper.hypergraph.thin_nets import CORE, SYNAPSE, Float64, TickNets
-from mapper.hypergraph.trees import Trees, arrive, leave, new_trees, propose
+from mapper.hypergraph.thin_nets import CORE, SYNAPSE, TickNets
+from mapper.hypergraph.trees import Trees, arrive, leave, new_trees, propose, total_hops
 from mapper.monitoring.stopping import Stop, slices
 from mapper.random_numbers import accepted, next_random
+from storage.arrays import Float64, Int32
 
 OUT, IN, LINKS = 1, 2, 3  # rows of `TickLoads.cycles` after the row of neurons
 HOT = 512  # of 1024 proposals: a vertex of one of the slowest cores
@@ -241,7 +241,7 @@ def tick_state(
 ) -> tuple[Trees, TickLoads]:
     """Return the bounds of a mapping; they share its array of cores."""
     graph = nets.graph
-    trees, _ = new_trees(graph, core, mesh.capacities, mesh.width, 0, False, mesh.axes)
+    trees, _ = new_trees(graph, core, mesh, 0, False)
     loads = TickLoads(
         np.zeros((7, mesh.capacities.size)), nets.neurons.astype(np.float64), nets.events,
         nets.packets, np.zeros(3),
@@ -319,15 +319,10 @@ def anneal_ticks(
     for index, temperature in enumerate(saving, 1 + schedule.steps):
         loads.scale[:] = 1 / best, 1 / mean, ABOVE
         now = step(index, float(temperature))
-        saved = _saved(graph, trees.core, mesh)
+        saved = total_hops(graph, trees.core, mesh, branches=False)
         if now <= best * (1 + DRIFT) and saved < least:
             least, best_core = saved, trees.core.copy()
     return best_core
-
-
-def _saved(graph: Hypergraph, core: Int32, mesh: CoreMesh) -> int:
-    """Return the hops of the packets of a mapping."""
-    return new_trees(graph, core.copy(), mesh.capacities, mesh.width, 0, False, mesh.axes)[1]
 
 
 @njit(cache=True, nogil=True)

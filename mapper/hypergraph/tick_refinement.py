@@ -11,7 +11,7 @@ import numpy as np
 from chipsim.chip.model import Chip
 from mapper.errors import UsageError
 from mapper.hop_refinement.mesh import CoreMesh
-from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64
+from mapper.hypergraph.hypergraph import Hypergraph
 from mapper.hypergraph.thin_nets import (
     CORE,
     SYNAPSE,
@@ -25,6 +25,7 @@ from mapper.hypergraph.tick_annealing import SHARE, TickCosts, TickSchedule, ann
 from mapper.hypergraph.trees import new_trees
 from mapper.monitoring.context import Context
 from mapper.resume.checkpoint import Arrays
+from storage.arrays import Int32, Int64
 
 LEAST = 200_000  # proposals in total, at least
 MOST_SLOTS = 600_000_000  # slots that all proposals visit, approximately
@@ -107,7 +108,7 @@ def _work(nets: TickNets, core: Int32, mesh: CoreMesh, context: Context) -> floa
     others. This is considered if time is short, that is with less than the usual work.
     """
     graph = nets.graph
-    trees, _ = new_trees(graph, core.copy(), mesh.capacities, mesh.width)
+    trees, _ = new_trees(graph, core.copy(), mesh)
     slots = np.repeat(trees.used.astype(np.float64), np.diff(graph.start))
     mean = float(slots.sum()) / max(1, graph.vertices)
     if context.plan.net_work < 1:

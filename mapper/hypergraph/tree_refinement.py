@@ -12,9 +12,10 @@ import numpy as np
 
 from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hypergraph.coarsening import coarsen, join_twins
-from mapper.hypergraph.hypergraph import Hypergraph, Int32
-from mapper.hypergraph.trees import TreePrices, anneal_trees, new_trees
+from mapper.hypergraph.hypergraph import Hypergraph
+from mapper.hypergraph.trees import TreePrices, anneal_trees, new_trees, total_hops
 from mapper.monitoring.stopping import Stop
+from storage.arrays import Int32
 
 SHRINKS = 0.9  # coarsening ends if a level keeps more than this share of the vertices
 HEAVIEST = 4.0  # maximum size of a cluster, in mean vertices of the finer level
@@ -72,9 +73,7 @@ def refine_by_trees(
     core : ndarray[int32], shape (vertices,), core id. Hops never increase.
     stop : checked between slices of work
     """
-    before = new_trees(
-        graph, core.copy(), mesh.capacities, mesh.width, 0, effort.branches, mesh.axes
-    )[1]
+    before = total_hops(graph, core, mesh, effort.branches)
     rng = np.random.default_rng([seed, graph.vertices])
     levels, cores = [graph], [core]
     clusters: list[Int32] = []
@@ -106,15 +105,13 @@ def refine_by_trees(
         if not levels:
             break
         on = on[clusters.pop()]
-    after = new_trees(graph, on.copy(), mesh.capacities, mesh.width, 0, effort.branches, mesh.axes)[
-        1
-    ]
+    after = total_hops(graph, on, mesh, effort.branches)
     return (on, before, after) if after < before else (core, before, before)
 
 
 def _proposals(graph: Hypergraph, core: Int32, mesh: CoreMesh, effort: TreeEffort) -> int:
     """Return the proposals on a level, limited by visited slots: all nets of a vertex, twice."""
-    trees, _ = new_trees(graph, core.copy(), mesh.capacities, mesh.width)
+    trees, _ = new_trees(graph, core.copy(), mesh)
     reached = np.repeat(trees.used.astype(np.int64), np.diff(graph.start)).sum()
     work = 2 * max(1.0, float(reached) / graph.vertices)
     return int(min(max(effort.proposals * graph.vertices, effort.least), effort.most / work))

@@ -13,15 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from chipsim.chip.machine import Axes, flat_axes
 from mapper.graph.distance import along, towards
+from mapper.graph.members import members_of, relocate, swap
 from mapper.hop_refinement.mesh import CoreMesh
-from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64
-from mapper.hypergraph.members import members_of, relocate, swap
+from mapper.hypergraph.hypergraph import Hypergraph
 from mapper.monitoring.stopping import Stop, slices
 from mapper.random_numbers import accepted, next_random
+from storage.arrays import Float64, Int32, Int64
 
 TO_REACHED = 600  # of 1024 proposals: to a core that a net of the vertex reaches; else adjacent
 SPARE = 16  # slots per core beyond the vertices of the fullest core
@@ -293,21 +292,11 @@ def _anneal(t, members, count, place, width, height, proposals, temperature, sta
 
 
 def new_trees(
-    graph: Hypergraph,
-    core: Int32,
-    capacities: Int64,
-    width: int,
-    per_core_penalty: int = 0,
-    branches: bool = True,
-    axes: Axes | None = None,
+    graph: Hypergraph, core: Int32, mesh: CoreMesh, per_core_penalty: int = 0, branches: bool = True
 ) -> tuple[Trees, int]:
-    """Return the trees of a mapping, which share its array of cores, and their total cost.
-
-    axes : coordinates of columns and rows; None if all steps cost 1
-    """
-    cores = np.arange(capacities.size, dtype=np.int32)
-    axes = flat_axes(width, capacities.size // width) if axes is None else axes
-    column, row = cores % np.int32(width), cores // np.int32(width)
+    """Return the trees of a mapping, which share its array of cores, and their total cost."""
+    capacities, width, axes = mesh.capacities, mesh.width, mesh.axes
+    column, row = mesh.column, mesh.row
     merged = np.unique(axes.x, return_inverse=True)[1].astype(np.int32)
     slots = np.minimum(np.diff(graph.start) - 1, capacities.size)
     slot_start = np.append(0, np.cumsum(slots))
@@ -322,6 +311,11 @@ def new_trees(
         axes.x[column], axes.y[row], axes.round_x, axes.round_y,
     )  # fmt: skip
     return trees, int(_count_targets(trees))
+
+
+def total_hops(graph: Hypergraph, core: Int32, mesh: CoreMesh, branches: bool) -> int:
+    """Return the hops of the packets of a mapping."""
+    return new_trees(graph, core.copy(), mesh, 0, branches)[1]
 
 
 class TreePrices(NamedTuple):
@@ -340,7 +334,7 @@ def anneal_trees(
     core: Int32,
     mesh: CoreMesh,
     prices: TreePrices,
-    temperatures: NDArray[np.float64],
+    temperatures: Float64,
     proposals: int,
     seed: int,
     stop: Stop | None = None,
@@ -355,7 +349,7 @@ def anneal_trees(
     if graph.net_count == 0 or proposals == 0:
         return core.copy()
     cores, width = mesh.capacities.size, mesh.width
-    trees, now = new_trees(graph, core.copy(), mesh.capacities, width, *prices, mesh.axes)
+    trees, now = new_trees(graph, core.copy(), mesh, *prices)
     held = members_of(core, cores, SPARE)
     state = np.random.default_rng([seed, core.size]).integers(1, 1 << 62, 1).astype(np.uint64)
     best, best_core = now, core.copy()

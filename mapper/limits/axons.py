@@ -13,14 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chipsim.chip.limits import LIMITS
 from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
+from mapper.graph.by_label import numbered, sums_by_label
 from mapper.limits.combined import ENOUGH, CombinedCapacity, combine_capacity
 from mapper.limits.constraints import Constraints
-from mapper.limits.enforce import Items, Load, RepairBudget, most_used, repair
+from mapper.limits.enforce import Items, Load, RepairBudget, repair
 from mapper.limits.use import (
     AXONS_IN,
     AXONS_OUT,
@@ -32,10 +32,10 @@ from mapper.limits.use import (
     count_fans,
     excess,
     limits_of,
-    weight_of_excess,
 )
 from mapper.monitoring.monitor import Monitor
 from mapper.monitoring.threads import ThreadTeam
+from storage.arrays import Float64, Int32, Int64
 from storage.graph import Graph
 
 ATTEMPTS = 7
@@ -44,7 +44,7 @@ LEAST_STEP = 1.06  # factor between consecutive values of sharing, at least
 HOPE = 0.96  # share of the sharing of the model that is applied: exchanges do the rest
 TYPICAL = 0.7  # quantile of the sharing over the parts above a limit
 
-Attempt = Callable[[CombinedCapacity, int], tuple[NDArray[np.int32], int]]
+Attempt = Callable[[CombinedCapacity, int], tuple[Int32, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class LimitJob:
     def cores(self) -> int:
         return self.chip.usable_count
 
-    def demands(self) -> tuple[NDArray[np.int64], ...]:
+    def demands(self) -> tuple[Int64, ...]:
         """Return the demand of each item for each limit."""
         into = self.items.total(self.fans.into)
         return self.items.total(self.load.sizes), into, into, self.items.total(self.fans.out)
@@ -104,7 +104,7 @@ def partition_within_limits(
     seed: int,
     team: ThreadTeam,
     monitor: Monitor,
-) -> tuple[NDArray[np.int32], int, CombinedCapacity]:
+) -> tuple[Int32, int, CombinedCapacity]:
     """Partition within all limits.
 
     attempt : function that partitions, given sizes and capacity, and the number of the attempt
@@ -115,7 +115,7 @@ def partition_within_limits(
     the sizes that the partition used.
     Raises `DoesNotFitError` with the exceeded limits if no partition was found.
     """
-    limits, weight = job.load.limits, weight_of_excess(job.load.limits)
+    limits = job.load.limits
     demands = job.demands()
     most = _most_sharing(demands, limits, job.cores)
     sharing = np.zeros(2)
@@ -128,7 +128,7 @@ def partition_within_limits(
             return part, parts, combined
         with monitor.stage("limits"):
             use = job.load.count(part[job.items.item], job.cores, team)
-            over = excess(use.table, limits, weight)
+            over = excess(use.table, limits)
             following = np.minimum(_next_sharing(job, part, use, sharing), most)
             last = number == attempts - 1 or bool((following <= sharing).all())
             _note(monitor, use, over)
@@ -136,12 +136,11 @@ def partition_within_limits(
                 use = repair(
                     job.load, job.items, part, job.cores, allowed, memory, seed, team, effort
                 )
-                over = excess(use.table, limits, weight)
+                over = excess(use.table, limits)
                 _note(monitor, use, over)
                 monitor.observer.on_partition(part)
             if not over.any():
-                used = np.bincount(part, minlength=job.cores) > 0
-                return (np.cumsum(used) - 1)[part].astype(np.int32), int(used.sum()), combined
+                return *numbered(part, job.cores), combined
             if last or effort.left <= 0:
                 break
         sharing = following
@@ -151,7 +150,7 @@ def partition_within_limits(
     )
 
 
-def lacking(chip: Chip, use: Use, over: NDArray[np.int64]) -> str:
+def lacking(chip: Chip, use: Use, over: Int64) -> str:
     """Return a message with the core that exceeds its limits most after the search."""
     limits = limits_of(chip)
     worst = int(over.argmax())
@@ -167,22 +166,17 @@ def lacking(chip: Chip, use: Use, over: NDArray[np.int64]) -> str:
     )
 
 
-def _most_sharing(
-    demands: tuple[NDArray[np.int64], ...], limits: NDArray[np.int64], cores: int
-) -> NDArray[np.float64]:
+def _most_sharing(demands: tuple[Int64, ...], limits: Int64, cores: int) -> Float64:
     """Return the sharing that would fill the chip; 1 means that no sources are shared."""
     sums = np.array([demands[r].sum() for r in (AXONS_IN, AXONS_OUT)], np.float64)
     return np.minimum(1.0, ENOUGH * cores * limits[AXONS_IN:] / np.maximum(sums, 1))
 
 
-def _next_sharing(
-    job: LimitJob, part: NDArray[np.int32], use: Use, sharing: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _next_sharing(job: LimitJob, part: Int32, use: Use, sharing: Float64) -> Float64:
     """Return the sharing that the parts above a limit need; unchanged where no part is above."""
     following = sharing.copy()
     neurons = np.bincount(part[job.items.item], minlength=job.cores)
-    outgoing = np.zeros(job.cores, np.int64)
-    np.add.at(outgoing, part[job.items.item], job.fans.out)
+    outgoing = sums_by_label(part[job.items.item], job.fans.out, job.cores)
     for r, ends in ((AXONS_IN, use.table[SYNAPSES]), (AXONS_OUT, outgoing)):
         limit = int(job.load.limits[r])
         above = np.flatnonzero(use.table[r] > limit)
@@ -195,12 +189,7 @@ def _next_sharing(
     return following
 
 
-def _fitting(
-    fan: NDArray[np.float64],
-    vertices: NDArray[np.float64],
-    axons: NDArray[np.int64],
-    limit: int,
-) -> NDArray[np.float64]:
+def _fitting(fan: Float64, vertices: Float64, axons: Int64, limit: int) -> Float64:
     """Return the number of vertices with which each part would just meet an exceeded limit.
 
     fan : mean synapses per vertex of each part, below the limit
@@ -215,6 +204,7 @@ def _fitting(
     return np.asarray(np.log1p(-limit / sources) / np.log1p(-fan / sources), np.float64)
 
 
-def _note(monitor: Monitor, use: Use, over: NDArray[np.int64]) -> None:
-    largest = ", ".join(f"{count:,} {name}" for name, count in most_used(use).items())
+def _note(monitor: Monitor, use: Use, over: Int64) -> None:
+    most = zip(use.table.max(axis=1, initial=0), LIMITS, strict=True)
+    largest = ", ".join(f"{count:,} {name}" for count, name in most)
     monitor.note(f"{np.count_nonzero(over):,} cores above a limit; largest: {largest}")

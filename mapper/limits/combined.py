@@ -15,9 +15,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.limits.use import AXONS_IN, AXONS_OUT, NEURONS, NO_LIMIT, SYNAPSES
+from storage.arrays import Float64, Int64
 from storage.graph import Block, Csr, Graph
 
 FINEST = 1 << 30  # units per core, when several limits are combined into one
@@ -34,16 +34,13 @@ class CombinedCapacity:
     exact : parts within the capacity are within all additive limits
     """
 
-    sizes: NDArray[np.int64]
+    sizes: Int64
     capacity: int
     exact: bool = True
 
 
 def combine_capacity(
-    demands: tuple[NDArray[np.int64], ...],
-    limits: NDArray[np.int64],
-    sharing: NDArray[np.float64],
-    cores: int,
+    demands: tuple[Int64, ...], limits: Int64, sharing: Float64, cores: int
 ) -> CombinedCapacity:
     """Return sizes that represent all limits.
 
@@ -83,12 +80,8 @@ def combine_capacity(
 
 
 def _share(
-    demands: tuple[NDArray[np.int64], ...],
-    limits: NDArray[np.int64],
-    sharing: NDArray[np.float64],
-    r: int,
-    capacity: int,
-) -> NDArray[np.int64]:
+    demands: tuple[Int64, ...], limits: Int64, sharing: Float64, r: int, capacity: int
+) -> Int64:
     """Return the units of a core that each vertex needs for one limit, rounded up."""
     if r in (NEURONS, SYNAPSES):
         return np.asarray(-(-demands[r] * capacity // limits[r]), np.int64)
@@ -99,7 +92,7 @@ def _share(
 class Resized(Graph):
     """A graph with other vertex sizes."""
 
-    def __init__(self, graph: Graph, sizes: NDArray[np.int64]) -> None:
+    def __init__(self, graph: Graph, sizes: Int64) -> None:
         self._graph = graph
         self._sizes = sizes
         self.vertices = graph.vertices
@@ -107,7 +100,7 @@ class Resized(Graph):
         self.block_size = graph.block_size
         self.undirected = graph.undirected
 
-    def vertex_sizes(self) -> NDArray[np.int64]:
+    def vertex_sizes(self) -> Int64:
         return self._sizes
 
     def read_block(self, index: int) -> Block:

@@ -31,11 +31,12 @@ from chipsim.chip.toml_text import parse_toml, read_toml_bytes
 from mapper.errors import DoesNotFitError, MapperError
 from mapper.limits.enforce import Items
 from mapper.limits.use import Fans
+from storage.arrays import Int32, Int64
 from storage.jsontext import shown
 from storage.store.network import NetworkFile
 from storage.typed import Whole, convert
 
-Population = Callable[[str], NDArray[np.int64] | None]
+Population = Callable[[str], Int64 | None]
 
 
 class Together(msgspec.Struct, forbid_unknown_fields=True):
@@ -69,7 +70,7 @@ class Constraint:
     """
 
     where: str
-    neurons: NDArray[np.int64]
+    neurons: Int64
     core: int | None
 
 
@@ -82,16 +83,15 @@ class Constraints:
     name : names in errors, of items with several neurons or a core
     """
 
-    item: NDArray[np.int32]
-    core: NDArray[np.int32]
+    item: Int32
+    core: Int32
     name: dict[int, str]
 
-    def items(self, fixed: bool = False) -> Items:
-        """Return the items; pinned ones do not move if `fixed`."""
-        pinned = self.core >= 0 if fixed else np.zeros(self.core.size, np.bool_)
-        return Items(self.item, pinned)
+    def items(self) -> Items:
+        """Return the items, all free to move."""
+        return Items(self.item, np.zeros(self.core.size, np.bool_))
 
-    def require_fit(self, chip: Chip, sizes: NDArray[np.int64], fans: Fans) -> None:
+    def require_fit(self, chip: Chip, sizes: Int64, fans: Fans) -> None:
         """Raise `DoesNotFitError` if an item exceeds a core."""
         items = self.items()
         limits = {LIMITS[0]: sizes, LIMITS[1]: fans.into}
@@ -160,7 +160,7 @@ def constraints_in(
     return constraints
 
 
-def _neurons(given: Together, count: int, population: Population, where: str) -> NDArray[np.int64]:
+def _neurons(given: Together, count: int, population: Population, where: str) -> Int64:
     ways = Together.__struct_fields__
     number = sum(getattr(given, way) is not UNSET for way in ways)
     if number != 1:
@@ -242,7 +242,7 @@ def combine(constraints: list[Constraint], neurons: int) -> Constraints:
 def population_of(network: NetworkFile) -> Population:
     """Return a function from the name of a population to its ids in a network."""
 
-    def ids(name: str) -> NDArray[np.int64] | None:
+    def ids(name: str) -> Int64 | None:
         if "population" not in network.meta.attributes:
             return None
         found = network.attribute("population")

@@ -1,7 +1,7 @@
 """Repair of a partition with parts above a limit, in bounded memory.
 
 Each pass gathers the incoming synapses of the parts above a limit and of as many other parts as fit
-in memory, and lets `mapper.limits.exchange` move vertices between them.
+in memory, and lets `mapper.limits.relief` move vertices between them.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from mapper.graph.by_label import by_label
-from mapper.limits.exchange import ExchangeSearch, LinkedLists, Net, Targets, _fill_table, _relieve
+from mapper.graph.by_label import by_label, sums_by_label
+from mapper.limits.exchange import ExchangeSearch, Net, _fill_table
+from mapper.limits.relief import LinkedLists, Targets, _link, _relieve
 from mapper.limits.use import (
     AXONS_IN,
-    AXONS_OUT,
-    NEURONS,
     SYNAPSES,
     Use,
     count_use,
@@ -25,6 +23,7 @@ from mapper.limits.use import (
     weight_of_excess,
 )
 from mapper.monitoring.threads import ThreadTeam
+from storage.arrays import Int32, Int64, Mask
 from storage.graph import Graph
 
 PASSES = 40
@@ -57,20 +56,6 @@ def _collect(first, indptr, ids, incoming, undirected, item, cursor, rows):
         cursor[v] = at
 
 
-@njit(cache=True, nogil=True)
-def _link(items, part, lists):
-    """Link the items of each part into a list, in order."""
-    head, next_item, previous_item = lists
-    for j in range(items.size - 1, -1, -1):
-        v = items[j]
-        k = part[v]
-        previous_item[v] = -1
-        next_item[v] = head[k]
-        if head[k] >= 0:
-            previous_item[head[k]] = v
-        head[k] = v
-
-
 @dataclass(frozen=True, slots=True)
 class Items:
     """Units of movement: single neurons, or neurons that are kept together.
@@ -79,8 +64,8 @@ class Items:
     fixed : ndarray[bool], shape (count,), items that do not move
     """
 
-    item: NDArray[np.int32]
-    fixed: NDArray[np.bool_]
+    item: Int32
+    fixed: Mask
 
     @classmethod
     def single(cls, neurons: int) -> Items:
@@ -91,15 +76,13 @@ class Items:
     def count(self) -> int:
         return self.fixed.size
 
-    def total(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+    def total(self, values: Int64) -> Int64:
         """Return sums over the neurons of each item, shape (count,)."""
         if self.count == self.item.size:  # items are the neurons
             return values
-        sums = np.zeros(self.count, np.int64)
-        np.add.at(sums, self.item, values)
-        return sums
+        return sums_by_label(self.item, values, self.count)
 
-    def members(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    def members(self) -> tuple[Int64, Int32]:
         """Return the start of each item in the list of neurons, and that list."""
         members, start, _ = by_label(self.item, self.count)
         return start, members
@@ -115,12 +98,12 @@ class Load:
     """
 
     graph: Graph
-    sizes: NDArray[np.int64]
-    fan_in: NDArray[np.int64]
-    limits: NDArray[np.int64]
+    sizes: Int64
+    fan_in: Int64
+    limits: Int64
     copies: bool = False
 
-    def count(self, part: NDArray[np.int32], parts: int, team: ThreadTeam) -> Use:
+    def count(self, part: Int32, parts: int, team: ThreadTeam) -> Use:
         return count_use(self.graph, part, parts, self.sizes, self.fan_in, team, self.copies)
 
 
@@ -142,9 +125,9 @@ class RepairBudget:
 def repair(
     load: Load,
     items: Items,
-    place: NDArray[np.int32],
+    place: Int32,
     parts: int,
-    allowed: NDArray[np.bool_],
+    allowed: Mask,
     memory: int,
     seed: int,
     team: ThreadTeam,
@@ -159,10 +142,10 @@ def repair(
 
     Returns the recounted use of all parts. The result does not depend on the number of threads.
     """
-    limits, weight = load.limits, weight_of_excess(load.limits)
+    limits = load.limits
     rng = np.random.default_rng([seed, 31])
     use = load.count(place[items.item], parts, team)
-    left = int(excess(use.table, limits, weight).sum())
+    left = int(excess(use.table, limits).sum())
     stalled = 0
     effort = effort or RepairBudget.of(load)
     for number in range(PASSES):
@@ -171,10 +154,10 @@ def repair(
         if effort.left <= 0:
             effort.stopped = True
             break
-        active = _choose(use, limits, weight, allowed, memory, rng)
+        active = _choose(use, limits, allowed, memory, rng)
         _exchange(load, items, place, use, active, allowed, rng, team, effort)
         use = load.count(place[items.item], parts, team)
-        before, left = left, int(excess(use.table, limits, weight).sum())
+        before, left = left, int(excess(use.table, limits).sum())
         stalled = stalled + 1 if left > STALL * before or _hopeless(before, left, number) else 0
         if stalled == STALLED_PASSES:
             effort.stopped = True
@@ -190,16 +173,9 @@ def _hopeless(before: int, left: int, number: int) -> bool:
     return left > (before - left) * (PASSES - 1 - number)
 
 
-def _choose(
-    use: Use,
-    limits: NDArray[np.int64],
-    weight: NDArray[np.int64],
-    allowed: NDArray[np.bool_],
-    memory: int,
-    rng: np.random.Generator,
-) -> NDArray[np.bool_]:
+def _choose(use: Use, limits: Int64, allowed: Mask, memory: int, rng: np.random.Generator) -> Mask:
     """Choose active parts: above a limit in half of the memory, with slack in the rest."""
-    over = excess(use.table, limits, weight)
+    over = excess(use.table, limits)
     cost = PAIR_BYTES * use.table[AXONS_IN] + ROW_BYTES * use.table[SYNAPSES]
     filled = (use.table / limits[:, None]).max(axis=0) + 0.1 * rng.random(cost.size)
     first = np.flatnonzero(over)
@@ -217,10 +193,10 @@ def _choose(
 def _exchange(
     load: Load,
     items: Items,
-    place: NDArray[np.int32],
+    place: Int32,
     use: Use,
-    active: NDArray[np.bool_],
-    allowed: NDArray[np.bool_],
+    active: Mask,
+    allowed: Mask,
     rng: np.random.Generator,
     team: ThreadTeam,
     effort: RepairBudget,
@@ -262,7 +238,7 @@ def _exchange(
     allotted = min(WORK * rows.size + LEAST_WORK, effort.left)
     work = np.array([allotted], np.int64)
     for _ in range(ROUNDS):
-        over = excess(use.table, limits, weight)
+        over = excess(use.table, limits)
         queue = np.flatnonzero((over > 0) & active)
         if not queue.size or work[0] < 0:
             break
@@ -276,9 +252,3 @@ def _exchange(
         if not moved:
             break
     effort.left -= allotted - int(work[0])
-
-
-def most_used(use: Use) -> dict[str, int]:
-    """Return the largest use of each limit, for notes in the log."""
-    names = {"neurons": NEURONS, "synapses": SYNAPSES, "axons_in": AXONS_IN, "axons_out": AXONS_OUT}
-    return {name: int(use.table[row].max(initial=0)) for name, row in names.items()}

@@ -1,11 +1,7 @@
-"""Moves that bring parts within all of their limits, with exact counts.
+"""Moves of items between parts, with exact counts of the use of all limits.
 
-A local search on the total excess over all limits, after the feasibility phases of local search
-for bin packing with shared items: a part above a limit gives vertices to parts that already have
-most of their sources, or exchanges them through a chain of two moves. The effect of a move is
-counted in a table of (source, part) pairs, exactly for the parts in it: axons of the two parts, and
-outgoing axons of every part that holds a source of the vertex. A move that raises the excess is
-undone.
+The effect of a move is counted in a table of (source, part) pairs, exactly for the parts in it:
+axons of the two parts, and outgoing axons of every part that holds a source of the item.
 """
 
 from __future__ import annotations
@@ -14,13 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from mapper.random_numbers import draw_star
-
-OF_SOURCES, SPREAD, ROOMY = 6, 12, 6  # candidates: parts of sources, random parts, parts with slack
-SAMPLE = 64  # sources of a vertex whose parts are looked up
-LINKS = 12  # second moves tried after each first move of a chain
+from storage.arrays import Int32, Int64, Mask
+from storage.hashing import scrambled
 
 
 class Net(NamedTuple):
@@ -33,15 +25,15 @@ class Net(NamedTuple):
     fixed : items that never move
     """
 
-    item: NDArray[np.int32]
-    first_member: NDArray[np.int64]
-    members: NDArray[np.int32]
-    sizes: NDArray[np.int64]
-    fan_in: NDArray[np.int64]
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
-    rows: NDArray[np.int32]
-    fixed: NDArray[np.bool_]
+    item: Int32
+    first_member: Int64
+    members: Int32
+    sizes: Int64
+    fan_in: Int64
+    start: Int64
+    end: Int64
+    rows: Int32
+    fixed: Mask
 
 
 class ExchangeSearch(NamedTuple):
@@ -56,45 +48,21 @@ class ExchangeSearch(NamedTuple):
     copies : axons_out counts neurons and their copies, see `Chip.single_target`
     """
 
-    part: NDArray[np.int32]
-    reach: NDArray[np.int32]
-    use: NDArray[np.int64]
-    limits: NDArray[np.int64]
-    weight: NDArray[np.int64]
-    keys: NDArray[np.int64]
-    counts: NDArray[np.int32]
-    used: NDArray[np.int64]
+    part: Int32
+    reach: Int32
+    use: Int64
+    limits: Int64
+    weight: Int64
+    keys: Int64
+    counts: Int32
+    used: Int64
     copies: bool
-
-
-class LinkedLists(NamedTuple):
-    """Linked lists of the items of each active part, -1 at the ends."""
-
-    head: NDArray[np.int64]
-    next_item: NDArray[np.int64]
-    previous_item: NDArray[np.int64]
-
-
-class Targets(NamedTuple):
-    """Parts that items may move to.
-
-    active, listed : parts whose pairs are in the table, as a mask and a list
-    roomy : parts with slack, most first
-    empty : parts without items
-    """
-
-    active: NDArray[np.bool_]
-    listed: NDArray[np.int64]
-    roomy: NDArray[np.int64]
-    empty: NDArray[np.int64]
 
 
 @njit(cache=True, nogil=True)
 def _slot(keys, key):
     """Return the slot of a key in the hash table, or the empty slot where it belongs."""
-    h = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
-    h ^= h >> np.uint64(32)
-    h *= np.uint64(0xD6E8FEB86659FD93)
+    h = scrambled(np.uint64(key))
     at = np.int64(((h >> np.uint64(32)) * np.uint64(keys.size)) >> np.uint64(32))
     while keys[at] >= 0 and keys[at] != key:
         at += 1
@@ -259,172 +227,3 @@ def _relief(v, own, leaving, net, search):
     total += weight[1] * min(fan_in[v], max(0, use[1, own] - limits[1]))
     total += weight[2] * min(gone, max(0, use[2, own] - limits[2]))
     return total + weight[3] * min(leaving, max(0, use[3, own] - limits[3]))
-
-
-@njit(cache=True, nogil=True)
-def _candidates(v, part, net, targets, turn, state, out):
-    """Write likely target parts of an item to `out`; return their number."""
-    item, _, _, _, _, start, end, rows, _ = net
-    active, active_list, roomy = targets.active, targets.listed, targets.roomy
-    count = 0
-    own = part[v]
-    length = end[v] - start[v]
-    step = max(1, length // SAMPLE)
-    for e in range(start[v], end[v], step):
-        if count == OF_SOURCES:
-            break
-        k = part[item[rows[e]]]
-        known = k == own or not active[k]
-        for j in range(count):
-            known |= out[j] == k
-        if not known:
-            out[count] = k
-            count += 1
-    for _ in range(SPREAD):
-        k = active_list[draw_star(state, active_list.size)]
-        if k != own:
-            out[count] = k
-            count += 1
-    for j in range(min(ROOMY, roomy.size)):
-        k = roomy[(turn + j) % roomy.size]
-        if k != own:
-            out[count] = k
-            count += 1
-    return count
-
-
-@njit(cache=True, nogil=True)
-def _relieve(queue, targets, lists, net, search, work, chains, state):
-    """Visit parts above their limits once; return moves kept, and the change of the excess.
-
-    queue : parts to visit
-    work : [sources that may still be visited]
-    chains : first moves of a chain tried per part
-    """
-    active, active_list, empty = targets.active, targets.listed, targets.empty
-    head, next_item, _ = lists
-    item, _, _, _, _, start, end, rows, fixed = net
-    part, _, use, limits, weight, _, _, used, _ = search
-    moved = 0
-    total = np.int64(0)
-    turn = 0
-    next_empty = 0
-    inside = np.empty(fixed.size, np.int64)
-    value = np.empty(fixed.size, np.float64)
-    wanted = np.empty(OF_SOURCES + SPREAD + ROOMY + 2, np.int64)
-    for c in queue:
-        if _over(use, limits, weight, c) == 0:
-            continue
-        n = 0
-        v = head[c]
-        while v >= 0:
-            if not fixed[v]:
-                inside[n] = v
-                leaving = _leaving(v, c, net, search)
-                relief = _relief(v, c, leaving, net, search)
-                # largest relief first; ties: fewest sources first
-                value[n] = 1e-3 * float(end[v] - start[v]) - float(relief)
-                work[0] -= end[v] - start[v]
-                n += 1
-            v = next_item[v]
-        order = np.argsort(value[:n], kind="mergesort")
-        for i in order:
-            v = inside[i]
-            if _over(use, limits, weight, c) == 0 or work[0] < 0:
-                break
-            leaving = _leaving(v, c, net, search)
-            relief = _relief(v, c, leaving, net, search)
-            if relief == 0:
-                continue
-            count = _candidates(v, part, net, targets, turn, state, wanted)
-            turn += ROOMY
-            while next_empty < empty.size and head[empty[next_empty]] >= 0:
-                next_empty += 1
-            if next_empty < empty.size:
-                wanted[count] = empty[next_empty]
-                count += 1
-            best = np.int64(-1)
-            least = np.int64(0)
-            fewest = 0
-            for j in range(count):
-                change, new = _judge(v, wanted[j], leaving, net, search)
-                if best < 0 or change < least or (change == least and new < fewest):
-                    best, least, fewest = wanted[j], change, new
-            work[0] -= count * (end[v] - start[v])
-            if best < 0 or least >= relief or used[0] + (end[v] - start[v]) >= used[1]:
-                continue
-            change = _move(v, best, net, search)
-            if change >= 0:
-                _move(v, c, net, search)
-                continue
-            total += change
-            moved += 1
-            _relink(v, c, best, lists)
-        if _over(use, limits, weight, c) == 0 or active_list.size < 2:
-            continue
-        # A chain: an item moves to another part, and an item of that part moves on or back.
-        for _ in range(chains):
-            if _over(use, limits, weight, c) == 0 or work[0] < 0 or n == 0:
-                break
-            v = inside[draw_star(state, n)]
-            to = active_list[draw_star(state, active_list.size)]
-            length = end[v] - start[v]
-            if length > 0 and draw_star(state, 4) > 0:  # mostly to a source's part
-                near = part[item[rows[start[v] + draw_star(state, length)]]]
-                to = near if active[near] else to
-            if part[v] != c or to == c or used[0] + 2 * length >= used[1]:
-                continue
-            change = _move(v, to, net, search)
-            work[0] -= 2 * length
-            kept = change < 0
-            if kept:
-                total += change
-                moved += 1
-                _relink(v, c, to, lists)
-                continue
-            u = head[to]
-            for _ in range(draw_star(state, 2 * LINKS)):  # random start in the list
-                if u >= 0 and next_item[u] >= 0:
-                    u = next_item[u]
-            for tried in range(LINKS):
-                if u < 0:
-                    break
-                following = next_item[u]
-                onward = c if tried % 2 == 0 else active_list[draw_star(state, active_list.size)]
-                length = end[u] - start[u]
-                if fixed[u] or onward == to or used[0] + 2 * length >= used[1]:
-                    u = following
-                    continue
-                further = _move(u, onward, net, search)
-                work[0] -= 2 * length
-                # Sometimes accept a neutral chain, to leave local minima.
-                if change + further < 0 or (change + further == 0 and draw_star(state, 4) == 0):
-                    total += change + further
-                    moved += 2
-                    kept = True
-                    _relink(v, c, to, lists)
-                    _relink(u, to, onward, lists)
-                    break
-                _move(u, to, net, search)
-                u = following
-            if not kept:
-                _move(v, c, net, search)
-    return moved, total
-
-
-@njit(cache=True, nogil=True)
-def _relink(v, own, to, lists):
-    """Move an item from the list of one part to the front of another."""
-    head, next_item, previous_item = lists.head, lists.next_item, lists.previous_item
-    before, after = previous_item[v], next_item[v]
-    if before >= 0:
-        next_item[before] = after
-    else:
-        head[own] = after
-    if after >= 0:
-        previous_item[after] = before
-    previous_item[v] = -1
-    next_item[v] = head[to]
-    if head[to] >= 0:
-        previous_item[head[to]] = v
-    head[to] = v

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.errors import DoesNotFitError
 from mapper.limits.axons import LimitJob, lacking
 from mapper.limits.constraints import Constraints
 from mapper.limits.enforce import Items, repair
-from mapper.limits.use import excess, weight_of_excess
+from mapper.limits.use import excess
 from mapper.monitoring.threads import ThreadTeam
+from storage.arrays import Int32
 
 
-def pinned_cells(
-    cell: NDArray[np.int32], part: NDArray[np.int32], pinned: NDArray[np.int32]
-) -> NDArray[np.int32]:
+def pinned_cells(cell: Int32, part: Int32, pinned: Int32) -> Int32:
     """Move parts so that pinned items are on their cores, as far as one part per core allows.
 
     cell : ndarray[int32], shape (parts,), core of every part
@@ -43,14 +41,14 @@ def pinned_cells(
 
 
 def core_of_items(
-    cell: NDArray[np.int32],
-    part: NDArray[np.int32],
+    cell: Int32,
+    part: Int32,
     constraints: Constraints | None,
     job: LimitJob,
     memory: int,
     seed: int,
     team: ThreadTeam,
-) -> NDArray[np.int32]:
+) -> Int32:
     """Return the core of every item, with pinned items on their cores.
 
     cell : ndarray[int32], shape (parts,), core of every part
@@ -64,13 +62,8 @@ def core_of_items(
 
 
 def keep_pins(
-    job: LimitJob,
-    place: NDArray[np.int32],
-    pinned: NDArray[np.int32],
-    memory: int,
-    seed: int,
-    team: ThreadTeam,
-) -> NDArray[np.int32]:
+    job: LimitJob, place: Int32, pinned: Int32, memory: int, seed: int, team: ThreadTeam
+) -> Int32:
     """Return the core of every item, with pinned items on their cores and all limits met.
 
     place, pinned : ndarray[int32], shape (items,), core of every item; required core or -1
@@ -81,7 +74,7 @@ def keep_pins(
     items = Items(job.items.item, pinned >= 0)
     usable = job.chip.usable
     use = repair(job.load, items, place, job.chip.cores, usable, memory, seed, team)
-    over = excess(use.table, job.load.limits, weight_of_excess(job.load.limits))
+    over = excess(use.table, job.load.limits)
     if over.any():
         raise DoesNotFitError(
             f"{lacking(job.chip, use, over)}; pin fewer neurons or use larger cores"

@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError, MapperError
 from mapper.limits.use import count_fans
+from storage.arrays import Int64
 from storage.store.network import RATE, NetworkFile
 from storage.store.writer import NetworkWriter
-
-Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from mapper.monitoring.threads import ThreadTeam, WorkspacePool
+from storage.arrays import Int32, Int64
 from storage.graph import Graph
 
 NEURONS, SYNAPSES, AXONS_IN, AXONS_OUT = range(4)  # rows of `Use.table`, in the order of LIMITS
@@ -64,8 +64,8 @@ class Fans:
     out : outgoing synapses
     """
 
-    into: NDArray[np.int64]
-    out: NDArray[np.int64]
+    into: Int64
+    out: Int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +76,11 @@ class Use:
     reach : ndarray[int32], shape (neurons,), number of parts that each neuron has synapses in
     """
 
-    table: NDArray[np.int64]
-    reach: NDArray[np.int32]
+    table: Int64
+    reach: Int32
 
 
-def limits_of(chip: Chip) -> NDArray[np.int64]:
+def limits_of(chip: Chip) -> Int64:
     """Return the four limits of a core in the order of LIMITS, `NO_LIMIT` where the chip has none.
 
     The limit on synapses follows from the memory size, if the chip has one.
@@ -89,17 +89,15 @@ def limits_of(chip: Chip) -> NDArray[np.int64]:
     return np.array([NO_LIMIT if limit is None else limit for limit in given], np.int64)
 
 
-def weight_of_excess(limits: NDArray[np.int64]) -> NDArray[np.int64]:
+def weight_of_excess(limits: Int64) -> Int64:
     """Return the weight of one unit above each limit, which makes limits comparable."""
     return np.maximum(1, ONE_CORE // limits)
 
 
-def excess(
-    table: NDArray[np.int64], limits: NDArray[np.int64], weight: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def excess(table: Int64, limits: Int64) -> Int64:
     """Return the weighted sum of the excesses of each part, shape (parts,)."""
     over = np.maximum(table - limits[:, None], 0)
-    return np.asarray((over * weight[:, None]).sum(axis=0), np.int64)
+    return np.asarray((over * weight_of_excess(limits)[:, None]).sum(axis=0), np.int64)
 
 
 def count_fans(graph: Graph, threads: int = 1) -> Fans:
@@ -114,10 +112,10 @@ def count_fans(graph: Graph, threads: int = 1) -> Fans:
 
 def count_use(
     graph: Graph,
-    part: NDArray[np.int32],
+    part: Int32,
     parts: int,
-    sizes: NDArray[np.int64],
-    fan_in: NDArray[np.int64],
+    sizes: Int64,
+    fan_in: Int64,
     team: ThreadTeam,
     copies: bool = False,
 ) -> Use:
@@ -131,10 +129,10 @@ def count_use(
     np.add.at(use.table[NEURONS], part, sizes)
     np.add.at(use.table[SYNAPSES], part, fan_in)
 
-    def fresh() -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    def fresh() -> tuple[Int32, Int64]:
         return np.full(parts, -1, np.int32), np.zeros((2, parts), np.int64)
 
-    tallies: list[NDArray[np.int64]] = []
+    tallies: list[Int64] = []
     workspaces = WorkspacePool(fresh)
 
     def count(index: int) -> None:

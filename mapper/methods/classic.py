@@ -6,11 +6,12 @@ from mapper.graph.contraction import contract
 from mapper.graph.csr import Subgraph
 from mapper.graph.rows import StreamedRows, weight_shift
 from mapper.limits.combined import CombinedCapacity, Resized
-from mapper.methods.steps import Int32, MappingRun, Method
+from mapper.methods.steps import MappingRun, Method
 from mapper.partitioning.bisection import whole
 from mapper.partitioning.classic import partition_classic
 from mapper.resume.checkpoint import Checkpoint
 from mapper.scoring.stage_costs import StageCosts
+from storage.arrays import Int32
 
 
 class Classic(Method):

@@ -27,11 +27,12 @@ from mapper.hypergraph.tick_refinement import (
     tick_costs,
 )
 from mapper.limits.combined import CombinedCapacity
-from mapper.methods.steps import Int32, MappingRun, Method
+from mapper.methods.steps import MappingRun, Method
 from mapper.monitoring.threads import ThreadTeam
 from mapper.planning.plan import REFINED_BY
 from mapper.resume.checkpoint import Checkpoint
 from mapper.scoring.stage_costs import StageCosts
+from storage.arrays import Int32
 from storage.store.network import RATE
 
 

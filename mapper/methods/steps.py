@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from mapper.executors.workers import Workers
@@ -28,11 +27,11 @@ from mapper.resume.checkpoint import Checkpoint
 from mapper.scoring.measure import Measurements
 from mapper.scoring.stage_costs import StageCosts
 from mapper.settings import Settings
+from storage.arrays import Int32, Mask
 from storage.graph import Graph
 from storage.scratch.scratch import Scratch
 from storage.store.network import NetworkFile
 
-Int32 = NDArray[np.int32]
 Attempt = Callable[[CombinedCapacity, Checkpoint], tuple[Int32, int]]
 
 
@@ -130,7 +129,7 @@ class MappingRun:
             team or self.team,
         )  # fmt: skip
 
-    def usable(self, core: Int32) -> NDArray[np.bool_]:
+    def usable(self, core: Int32) -> Mask:
         """Return the usable cores after placement: with a number of cores given, the used ones."""
         if not self.settings.cores:
             return self.chip.usable.ravel()

@@ -7,9 +7,9 @@ partitioned and placed, and the rest is refinement of hops while uncoarsening.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
+from mapper.graph.by_label import numbered
 from mapper.graph.csr import Subgraph
 from mapper.graph.groups import group_traffic
 from mapper.graph.network_rows import WorkedRows
@@ -28,12 +28,13 @@ from mapper.hypergraph.steps import (
 )
 from mapper.limits.combined import CombinedCapacity, Resized
 from mapper.methods.nets import costs_of, refine_by_nets, refine_by_time_streamed
-from mapper.methods.steps import Int32, MappingRun, Method
+from mapper.methods.steps import MappingRun, Method
 from mapper.monitoring.callbacks import OnMapping, ignore
-from mapper.partitioning.streamed import Task, balanced, numbered, open_rows, partition_streamed
+from mapper.partitioning.streamed import Task, balanced, open_rows, partition_streamed
 from mapper.planning.plan import REFINED_BY
 from mapper.resume.checkpoint import Arrays, Checkpoint
 from mapper.scoring.stage_costs import StageCosts
+from storage.arrays import Int32, Int64, Mask
 from storage.graph import Graph
 
 
@@ -196,7 +197,7 @@ class Streamed(Method):
             return part, parts
 
     def _refined(
-        self, core: Int32, mesh: CoreMesh, usable: NDArray[np.bool_], on_better: OnMapping = ignore
+        self, core: Int32, mesh: CoreMesh, usable: Mask, on_better: OnMapping = ignore
     ) -> Int32:
         """Return the core of every item, within the capacity.
 
@@ -209,7 +210,7 @@ class Streamed(Method):
         return balanced(self._task(run.combined), core, usable, run.team.threads)
 
 
-def _places(chip: Chip) -> NDArray[np.int64]:
+def _places(chip: Chip) -> Int64:
     """Return the position index of every core: cores at distance 0 share one."""
     row, column = np.divmod(np.arange(chip.cores), chip.width)
     x, y = chip.axes.x.astype(np.int64), chip.axes.y.astype(np.int64)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.graph.csr import Subgraph
 from mapper.monitoring.stopping import Stop
 from mapper.partitioning.greedy_growing import grow_half
+from storage.arrays import Int32
 from storage.graph import Graph
 from storage.store.memory import load
 
@@ -37,7 +37,7 @@ def bisect(
     rng: np.random.Generator,
     threads: int = 1,
     stop: Stop | None = None,
-) -> tuple[NDArray[np.int32], int]:
+) -> tuple[Int32, int]:
     """Partition a graph into at most `cores` parts, each of total size at most `capacity`.
 
     A set is cut into halves of equal size until every part fits, which gives a power of two of

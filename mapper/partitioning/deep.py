@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.graph.rows import HeldRows
 from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold, thin_in_place
@@ -21,6 +20,7 @@ from mapper.partitioning.label_propagation import cluster_vertices
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.recursive_splitting import Splitting, split_parts
 from mapper.planning.sampling import LEVEL_DEGREE
+from storage.arrays import Int32, Int64
 
 LAST_CUT_SLACK = 1.01  # ratio to its share that a part may hold before its last cut
 
@@ -48,7 +48,7 @@ class DeepEffort:
 
 def coarsen_in_memory(
     rows: HeldRows, effort: DeepEffort, seed: int, team: ThreadTeam
-) -> tuple[list[HeldRows], list[NDArray[np.int32]]]:
+) -> tuple[list[HeldRows], list[Int32]]:
     """Return levels from fine to coarse, and the clusters of all but the last."""
     levels, clusters = [rows], []
     while rows.vertices > effort.coarsest:
@@ -67,9 +67,7 @@ def coarsen_in_memory(
     return levels, clusters
 
 
-def block_bounds(
-    cores: NDArray[np.int64], size: int, capacity: int, largest: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def block_bounds(cores: Int64, size: int, capacity: int, largest: int) -> tuple[Int64, Int64]:
     """Return upper and lower size limits of parts that will be cut further.
 
     Only a part of a single core may use all the slack. Parts that will be cut stay near their
@@ -93,7 +91,7 @@ def partition_in_memory(
     seed: int,
     memory: int,
     team: ThreadTeam,
-) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+) -> tuple[Int32, Int64]:
     """Return parts of at most `stop` cores each; together they use `cores` cores of `capacity`.
 
     Returns (part, cores of each part): shapes (vertices,) and (parts,).

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from mapper.graph.csr import Subgraph
 from mapper.graph.heap import remove, sift_down, sift_up
+from storage.arrays import Int64
 
 WAITING = 1 << 62  # added to the cost of vertices without a selected neighbour
 PARALLEL_ABOVE = 20_000  # connections; below this a thread costs more than it saves
@@ -87,7 +88,7 @@ def grow_half(
     """
     orders = [rng.permutation(graph.members.size) for _ in range(repeats)]
 
-    def attempt(order: NDArray[np.int64]) -> tuple[int, int, NDArray[np.uint8]]:
+    def attempt(order: Int64) -> tuple[int, int, NDArray[np.uint8]]:
         side = np.empty(order.size, np.uint8)
         cut = _grow(
             graph.indptr, graph.ids, graph.weights, graph.sizes, order, target, low, high, side

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.graph.csr import chunk_of
+from storage.arrays import Int32, Int64
 from storage.graph import Graph
 
 
@@ -62,13 +62,8 @@ def _number_pairs(mate, coarse):
 
 
 def match(
-    graph: Graph,
-    sizes: NDArray[np.int64],
-    limit: int,
-    repeats: int,
-    rng: np.random.Generator,
-    threads: int = 1,
-) -> tuple[NDArray[np.int32], int]:
+    graph: Graph, sizes: Int64, limit: int, repeats: int, rng: np.random.Generator, threads: int = 1
+) -> tuple[Int32, int]:
     """Pair vertices along heavy connections in random order; keep the best of several repeats.
 
     sizes : ndarray[int64], shape (vertices,), capacity that each vertex uses

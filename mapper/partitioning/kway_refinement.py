@@ -20,7 +20,6 @@ from functools import partial
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.executors.executor import executor_of
 from mapper.executors.shard import Shard, State, by_label
@@ -31,6 +30,7 @@ from mapper.graph.rows import Rows
 from mapper.monitoring.callbacks import Advance, ignore
 from mapper.monitoring.threads import ThreadTeam, WorkspacePool
 from mapper.partitioning.pass_steps import steps_of
+from storage.arrays import Int32, Int64
 
 BEHIND = 1  # steps computed ahead of the applied moves, if rows are not in memory
 OUTLIER = 4  # ratio of the weight to another part and to its own that makes a vertex an outlier
@@ -177,7 +177,7 @@ class Moves:
     outside, everything : present cost of all vertices of the chunk, and its upper bound
     """
 
-    table: NDArray[np.int32]
+    table: Int32
     outside: int
     everything: int
 
@@ -186,39 +186,26 @@ class Seeker(ABC):
     """Finds the best part of vertices; sent to other processes as part of a state."""
 
     @abstractmethod
-    def seek(
-        self,
-        chunk: Chunk,
-        part: NDArray[np.int32],
-        block_weights: NDArray[np.int64],
-        sizes: NDArray[np.int64],
-    ) -> Moves:
+    def seek(self, chunk: Chunk, state: State) -> Moves:
         """Return the moves that pay individually; called by several threads concurrently.
 
-        part : ndarray[int32], shape (vertices,); block_weights : ndarray[int64], shape (parts,)
-        sizes : ndarray[int64], shape (vertices,)
+        state : the parts, their sizes, and the sizes of the vertices
         """
 
 
 class SeekCut(Seeker):
     """Seeker that minimises the cut: the part that a vertex is connected to most."""
 
-    def __init__(self, parts: int, room: NDArray[np.int64] | None = None) -> None:
+    def __init__(self, parts: int, room: Int64 | None = None) -> None:
         """room : weight limit per part for outliers, see `_best_moves`; None: outliers wait"""
         self._room = np.full(parts, -1) if room is None else room
         self._workspaces = WorkspacePool(partial(by_label, parts, np.int32))
 
-    def seek(
-        self,
-        chunk: Chunk,
-        part: NDArray[np.int32],
-        block_weights: NDArray[np.int64],
-        sizes: NDArray[np.int64],
-    ) -> Moves:
+    def seek(self, chunk: Chunk, state: State) -> Moves:
         table = np.empty((4, chunk.vertices), np.int32)
         with self._workspaces.borrow() as (affinity, connected):
             found, outside, everything = _best_moves(
-                chunk, part, block_weights, self._room, affinity, connected, table
+                chunk, state.part, state.loads, self._room, affinity, connected, table
             )
         return Moves(table[:, :found], outside, everything)
 
@@ -234,16 +221,16 @@ class Round:
 
 def seek(shard: Shard, chunk: Chunk) -> Moves:
     """Return the moves of a chunk, found by the seeker of the state."""
-    part, block_weights, sizes, (seeker,) = shard.state
-    found: Moves = seeker.seek(chunk, part, block_weights, sizes)
+    (seeker,) = shard.state.constants
+    found: Moves = seeker.seek(chunk, shard.state)
     return found
 
 
 def refine_round(
     rows: Rows,
-    part: NDArray[np.int32],
-    capacities: NDArray[np.int64],
-    floor: NDArray[np.int64],
+    part: Int32,
+    capacities: Int64,
+    floor: Int64,
     seed: int,
     index: int,
     team: ThreadTeam,

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.executors.executor import executor_of
 from mapper.executors.shard import Shard, State, by_label
 from mapper.graph.affinity import sum_by_part
+from mapper.graph.by_label import numbered
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows
 from mapper.monitoring.callbacks import Advance, ignore
@@ -25,6 +25,7 @@ from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.pass_steps import steps_of
 from mapper.partitioning.proposals import Labels, join_in_order, join_together, label_ranges
 from mapper.random_numbers import mixed
+from storage.arrays import Int32
 
 ROUND_CHUNKS = 16  # chunks per step of rows in memory; so threads rarely wait
 
@@ -103,7 +104,7 @@ def cluster_vertices(
     seed: int,
     team: ThreadTeam,
     advance: Advance = ignore,
-) -> tuple[NDArray[np.int32], int]:
+) -> tuple[Int32, int]:
     """Return clusters of size at most `limit` (single vertices may be larger).
 
     advance : called with the number of entries that a step has visited
@@ -129,10 +130,10 @@ class Proposals(NamedTuple):
     first, favourite : the first vertex, and the favourites of all vertices
     """
 
-    vertices: NDArray[np.int32]
-    targets: NDArray[np.int32]
+    vertices: Int32
+    targets: Int32
     first: int
-    favourite: NDArray[np.int32]
+    favourite: Int32
 
 
 def proposal(shard: Shard, chunk: Chunk, limit: int, salt: int) -> Proposals:
@@ -183,9 +184,7 @@ def propagate(
     return moves
 
 
-def number_clusters(
-    rows: Rows, labels: Labels, limit: int, team: ThreadTeam
-) -> tuple[NDArray[np.int32], int]:
+def number_clusters(rows: Rows, labels: Labels, limit: int, team: ThreadTeam) -> tuple[Int32, int]:
     """Match vertices that are still single, then number the clusters."""
     sizes = rows.sizes
     waiting = np.full(rows.vertices + 1, -1, np.int32)
@@ -195,7 +194,4 @@ def number_clusters(
         lambda some: _match_two_hop(sizes, labels, limit, some, waiting),
         label_ranges(waiting.size, sizes.size, threads),
     )
-    used = np.zeros(rows.vertices, np.bool_)
-    used[labels.cluster] = True
-    number = np.cumsum(used, dtype=np.int32) - np.int32(1)
-    return number[labels.cluster], int(used.sum())
+    return numbered(labels.cluster, rows.vertices)

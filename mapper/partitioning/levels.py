@@ -14,7 +14,6 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.graph.by_label import sums_by_label
 from mapper.graph.contracted_rows import contract_to_scratch
@@ -32,6 +31,7 @@ from mapper.planning.sampling import (
     suffices,
 )
 from mapper.resume.checkpoint import Arrays
+from storage.arrays import Int32
 
 
 class ClusterLevel(NamedTuple):
@@ -44,14 +44,14 @@ class ClusterLevel(NamedTuple):
     """
 
     rows: Rows
-    cluster: NDArray[np.int32]
+    cluster: Int32
     clusters: int
-    below: NDArray[np.int32] | None = None
+    below: Int32 | None = None
     made: tuple[tuple[int, int], ...] = ()
 
-    def of_network(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
+    def of_network(self, values: Int32) -> Int32:
         """Project values of the clusters to the vertices of the network."""
-        found: NDArray[np.int32] = values[self.cluster]
+        found: Int32 = values[self.cluster]
         return found if self.below is None else found[self.below]
 
 
@@ -63,9 +63,7 @@ def sample_at(level: ClusterLevel, context: Context) -> Sample:
     return sample_of(level.clusters, settings.coarse_degree, capacity, entries, levels)
 
 
-def cluster_rows(
-    rows: Rows, limit: int, seed: int, name: str, context: Context
-) -> NDArray[np.int32]:
+def cluster_rows(rows: Rows, limit: int, seed: int, name: str, context: Context) -> Int32:
     """Return the cluster of every vertex after rounds of label propagation, as a named step.
 
     limit : largest size of a cluster, unless a single vertex is larger

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.graph.affinity import sum_by_part
 from mapper.graph.csr import Csr
@@ -28,6 +27,7 @@ from mapper.partitioning.two_way_fm import (
     two_way_fm,
 )
 from mapper.random_numbers import next_random
+from storage.arrays import Int32, Int64
 
 COARSEST = 96  # vertices at which greedy growing starts
 PREFER_SMOOTH = 1.01  # a smoothed cut may be this much worse: its shape is worth more
@@ -35,6 +35,7 @@ DENSE = 16  # connections per vertex above which coarse levels cost more than th
 # levels that keep more than this share of the connections are not worthwhile either
 WORTHWHILE = 0.6
 TRIED_ENTRIES = 20_000  # entries of all starts together, if there is more than one
+MOST_LEVELS = 64
 UNSEEN = np.int64(2**62)
 
 
@@ -53,10 +54,10 @@ class BisectionEffort(NamedTuple):
 class ClusterScratch(NamedTuple):
     """Scratch with one number per vertex in each array; `affinity` is zero on entry and exit."""
 
-    size: NDArray[np.int64]
-    affinity: NDArray[np.int64]
-    found: NDArray[np.int64]
-    order: NDArray[np.int64]
+    size: Int64
+    affinity: Int64
+    found: Int64
+    order: Int64
 
 
 @njit(cache=True, nogil=True)
@@ -165,107 +166,156 @@ def _grown(array, need):
     return longer
 
 
+class CoarseLevels(NamedTuple):
+    """Levels of a graph from fine to coarse, stored contiguously in the same arrays.
+
+    cluster : of each vertex of all levels but the last
+    vertex_at, entry_at : start of each level in the arrays, and of the next one
+    counts : vertices of each level
+    """
+
+    indptr: Int64
+    ids: Int32
+    weights: Int32
+    sizes: Int64
+    bias: Int64
+    cluster: Int32
+    vertex_at: Int64
+    entry_at: Int64
+    counts: Int64
+
+
 @njit(cache=True, nogil=True)
-def bisect_graph(graph, target, most0, most1, effort, state, side):
-    """Cut one graph in two; `side` gets 0 or 1 per vertex."""
-    indptr, ids, weights, sizes, bias = graph
-    tries, passes, smoothing = effort
-    n = sizes.size
-    queues = new_queues(n)
-    if smoothing > 0 and ids.size > DENSE * n:
-        # from a random vertex: values that spread from it converge to the Fiedler vector
-        x = np.zeros(n, np.float32)
-        x[next_random(state) % np.int64(n)] = 1.0
-        smooth_by_sample(graph, target, 2 * smoothing, x, side)
-        two_way_fm(graph, most0, most1, passes, side, queues, HASTY)
-        return
-    # levels are stored contiguously in the same arrays; v_at and e_at are their starts
-    all_indptr = np.empty(2 * n + 64, np.int64)
-    all_ids = np.empty(ids.size, np.int32)
-    all_weights = np.empty(ids.size, np.int32)
-    all_sizes = np.empty(2 * n + 64, np.int64)
-    clusters = np.empty(2 * n + 64, np.int32)
-    v_at = np.zeros(66, np.int64)
-    e_at = np.zeros(66, np.int64)
-    counts = np.zeros(66, np.int64)
-    _copy(n + 1, indptr, all_indptr)
-    _copy(ids.size, ids, all_ids)
-    _copy(ids.size, weights, all_weights)
-    _copy(n, sizes, all_sizes)
-    all_bias = np.empty(2 * n + 64, np.int64)
-    _copy(n, bias, all_bias)
-    counts[0] = n
-    e_at[1] = ids.size
-    v_at[1] = n + 1
+def _level(levels, k):
+    """Return one of the levels."""
+    first, stop = levels.vertex_at[k], levels.vertex_at[k] + levels.counts[k]
+    low, high = levels.entry_at[k], levels.entry_at[k + 1]
+    return Csr(
+        levels.indptr[first : stop + 1], levels.ids[low:high], levels.weights[low:high],
+        levels.sizes[first:stop], levels.bias[first:stop],
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def _first_level(graph):
+    """Return a copy of the graph as the only level, with room for more."""
+    n, entries = graph.sizes.size, graph.ids.size
+    room = 2 * n + 64
+    levels = CoarseLevels(
+        np.empty(room, np.int64), np.empty(entries, np.int32), np.empty(entries, np.int32),
+        np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int32),
+        np.zeros(MOST_LEVELS + 2, np.int64), np.zeros(MOST_LEVELS + 2, np.int64),
+        np.zeros(MOST_LEVELS + 2, np.int64),
+    )  # fmt: skip
+    _copy(n + 1, graph.indptr, levels.indptr)
+    _copy(entries, graph.ids, levels.ids)
+    _copy(entries, graph.weights, levels.weights)
+    _copy(n, graph.sizes, levels.sizes)
+    _copy(n, graph.bias, levels.bias)
+    levels.counts[0] = n
+    levels.vertex_at[1] = n + 1
+    levels.entry_at[1] = entries
+    return levels
+
+
+@njit(cache=True, nogil=True)
+def _with_room(levels, vertices, entries):
+    """Return the levels, in arrays of at least this size."""
+    return CoarseLevels(
+        _grown(levels.indptr, vertices), _grown(levels.ids, entries),
+        _grown(levels.weights, entries), _grown(levels.sizes, vertices),
+        _grown(levels.bias, vertices), _grown(levels.cluster, vertices),
+        levels.vertex_at, levels.entry_at, levels.counts,
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def _coarsen(graph, state):
+    """Return the levels of a graph, and the number of the coarsest one."""
+    levels = _first_level(graph)
+    n = graph.sizes.size
     scratch = ClusterScratch(
         np.empty(n, np.int64), np.zeros(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     )
     total = np.int64(0)
     for v in range(n):
-        total += sizes[v]
-    levels = 1
-    while counts[levels - 1] > COARSEST and levels < 64:
-        m = counts[levels - 1]
-        v0, e0, v1, e1 = v_at[levels - 1], e_at[levels - 1], v_at[levels], e_at[levels]
+        total += graph.sizes[v]
+    last = 0
+    while levels.counts[last] > COARSEST and last < MOST_LEVELS - 1:
+        fine = _level(levels, last)
+        m, entries = fine.sizes.size, fine.ids.size
         limit = max(np.int64(1), 6 * total // m)
-        clusters = _grown(clusters, v1 + m)
-        fine = Csr(
-            all_indptr[v0 : v0 + m + 1], all_ids[e0:e1], all_weights[e0:e1],
-            all_sizes[v0 : v0 + m], all_bias[v0 : v0 + m],
-        )  # fmt: skip
-        cluster = clusters[v0 : v0 + m]
+        v0, v1, e1 = levels.vertex_at[last], levels.vertex_at[last + 1], levels.entry_at[last + 1]
+        cluster = levels.cluster[v0 : v0 + m]
         count = _cluster(fine, limit, cluster, scratch, state)
         if count > 0.9 * m:
             break
-        all_indptr = _grown(all_indptr, v1 + count + 1)
-        all_sizes = _grown(all_sizes, v1 + count + 1)
-        all_bias = _grown(all_bias, v1 + count + 1)
-        all_ids = _grown(all_ids, e1 + (e1 - e0))
-        all_weights = _grown(all_weights, e1 + (e1 - e0))
-        coarse = Csr(
-            all_indptr[v1 : v1 + count + 1], all_ids[e1:], all_weights[e1:],
-            all_sizes[v1 : v1 + count], all_bias[v1 : v1 + count],
-        )  # fmt: skip
+        levels = _with_room(levels, v1 + count + 1, e1 + entries)
+        levels.counts[last + 1] = count
+        levels.entry_at[last + 2] = levels.ids.size  # once contracted, the end of its entries
+        coarse = _level(levels, last + 1)
         _contract(fine, cluster, count, coarse, scratch)
-        if all_indptr[v1 + count] > WORTHWHILE * (e1 - e0):
+        if coarse.indptr[count] > WORTHWHILE * entries:
             break
-        counts[levels] = count
-        v_at[levels + 1] = v1 + count + 1
-        e_at[levels + 1] = e1 + all_indptr[v1 + count]
-        levels += 1
+        levels.vertex_at[last + 2] = v1 + count + 1
+        levels.entry_at[last + 2] = e1 + coarse.indptr[count]
+        last += 1
+    return levels, last
 
+
+@njit(cache=True, nogil=True)
+def _start(graph, target, most0, most1, effort, queues, state, side):
+    """Grow a side from several random vertices, refine each, and write the best to `side`."""
+    n = graph.sizes.size
     trial = np.empty(n, np.uint8)
-    finer = np.empty(n, np.uint8)
     best_cut = UNSEEN
     best_excess = UNSEEN
-    for level in range(levels - 1, -1, -1):
-        m = counts[level]
-        v0, e0, e1 = v_at[level], e_at[level], e_at[level + 1]
-        now = Csr(
-            all_indptr[v0 : v0 + m + 1], all_ids[e0:e1], all_weights[e0:e1],
-            all_sizes[v0 : v0 + m], all_bias[v0 : v0 + m],
-        )  # fmt: skip
-        if level == levels - 1:
-            for _ in range(max(1, min(tries, TRIED_ENTRIES // max(1, e1 - e0)))):
-                _grow(now, target, most0, trial, queues, state)
-                two_way_fm(now, most0, most1, passes, trial, queues, PATIENT)
-                cut, excess = _cost_and_excess(now, most0, most1, trial)
-                if excess < best_excess or (excess == best_excess and cut < best_cut):
-                    best_cut = cut
-                    best_excess = excess
-                    _copy(m, trial, side)
-        else:
-            for v in range(m):
-                finer[v] = side[clusters[v0 + v]]
-            _copy(m, finer, side)
-            two_way_fm(now, most0, most1, passes, side, queues, PATIENT)
-    if smoothing > 0 and n > 8:
-        cut, excess = _cost_and_excess(graph, most0, most1, side)
-        x = np.empty(n, np.float32)
-        for v in range(n):
-            x[v] = 1.0 if side[v] == 0 else -1.0
-        _smooth(graph, target, smoothing, x, trial)
-        two_way_fm(graph, most0, most1, passes, trial, queues, PATIENT)
-        new_cut, new_excess = _cost_and_excess(graph, most0, most1, trial)
-        if new_excess < excess or (new_excess == excess and new_cut <= PREFER_SMOOTH * cut):
+    for _ in range(max(1, min(effort.tries, TRIED_ENTRIES // max(1, graph.ids.size)))):
+        _grow(graph, target, most0, trial, queues, state)
+        two_way_fm(graph, most0, most1, effort.passes, trial, queues, PATIENT)
+        cut, excess = _cost_and_excess(graph, most0, most1, trial)
+        if excess < best_excess or (excess == best_excess and cut < best_cut):
+            best_cut = cut
+            best_excess = excess
             _copy(n, trial, side)
+
+
+@njit(cache=True, nogil=True)
+def _smooth_sides(graph, target, most0, most1, effort, queues, side):
+    """Smooth the sides and refine them; keep the result unless it is clearly worse."""
+    n = graph.sizes.size
+    cut, excess = _cost_and_excess(graph, most0, most1, side)
+    x = np.empty(n, np.float32)
+    for v in range(n):
+        x[v] = 1.0 if side[v] == 0 else -1.0
+    trial = np.empty(n, np.uint8)
+    _smooth(graph, target, effort.smoothing, x, trial)
+    two_way_fm(graph, most0, most1, effort.passes, trial, queues, PATIENT)
+    new_cut, new_excess = _cost_and_excess(graph, most0, most1, trial)
+    if new_excess < excess or (new_excess == excess and new_cut <= PREFER_SMOOTH * cut):
+        _copy(n, trial, side)
+
+
+@njit(cache=True, nogil=True)
+def bisect_graph(graph, target, most0, most1, effort, state, side):
+    """Cut one graph in two; `side` gets 0 or 1 per vertex."""
+    n = graph.sizes.size
+    queues = new_queues(n)
+    if effort.smoothing > 0 and graph.ids.size > DENSE * n:
+        # from a random vertex: values that spread from it converge to the Fiedler vector
+        x = np.zeros(n, np.float32)
+        x[next_random(state) % np.int64(n)] = 1.0
+        smooth_by_sample(graph, target, 2 * effort.smoothing, x, side)
+        two_way_fm(graph, most0, most1, effort.passes, side, queues, HASTY)
+        return
+    levels, last = _coarsen(graph, state)
+    _start(_level(levels, last), target, most0, most1, effort, queues, state, side)
+    finer = np.empty(n, np.uint8)
+    for k in range(last - 1, -1, -1):
+        now = _level(levels, k)
+        for v in range(now.sizes.size):
+            finer[v] = side[levels.cluster[levels.vertex_at[k] + v]]
+        _copy(now.sizes.size, finer, side)
+        two_way_fm(now, most0, most1, effort.passes, side, queues, PATIENT)
+    if effort.smoothing > 0 and n > 8:
+        _smooth_sides(graph, target, most0, most1, effort, queues, side)

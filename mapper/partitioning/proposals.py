@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.monitoring.threads import ThreadTeam
 from mapper.random_numbers import mixed
+from storage.arrays import Int32, Int64, Mask
 
 WORTH_SHARING = 1 << 16  # least proposals, or vertices, that are worth handing over to threads
 
@@ -26,9 +26,9 @@ class Labels(NamedTuple):
     favourite : of all vertices, or of the vertices of a chunk
     """
 
-    cluster: NDArray[np.int32]
-    size: NDArray[np.int64]
-    favourite: NDArray[np.int32]
+    cluster: Int32
+    size: Int64
+    favourite: Int32
 
 
 @njit(cache=True, nogil=True)
@@ -90,13 +90,13 @@ def _withdraw(vertices, targets, sizes, clusters, salt, labels, granted, joined)
 
 
 def join_together(
-    vertices: NDArray[np.int32],
-    targets: NDArray[np.int32],
-    sizes: NDArray[np.int64],
+    vertices: Int32,
+    targets: Int32,
+    sizes: Int64,
     labels: Labels,
     limit: int,
     salt: int,
-    joined: NDArray[np.bool_],
+    joined: Mask,
     team: ThreadTeam,
 ) -> int:
     """Move vertices to their targets simultaneously; return the number of moves.

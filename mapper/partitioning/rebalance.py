@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.errors import DoesNotFitError
+from mapper.graph.by_label import numbered
 from mapper.graph.csr import chunk_of
+from storage.arrays import Int32, Int64, Mask
 from storage.graph import Graph
 
 MAX_ROUNDS = 64
@@ -73,13 +74,8 @@ def _leave(chunk, sizes, capacity, chosen, part, block_weights, affinity):
 
 
 def _choose(
-    candidates: NDArray[np.int64],
-    loss: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    part: NDArray[np.int32],
-    block_weights: NDArray[np.int64],
-    capacity: int,
-) -> NDArray[np.bool_]:
+    candidates: Int64, loss: Int64, sizes: Int64, part: Int32, block_weights: Int64, capacity: int
+) -> Mask:
     """Choose vertices of overfull parts, least loss per size first, to remove the excess."""
     order = candidates[np.lexsort((loss[candidates] / sizes[candidates], part[candidates]))]
     cumulative = np.cumsum(sizes[order])
@@ -92,12 +88,7 @@ def _choose(
 
 
 def balance(
-    graph: Graph,
-    sizes: NDArray[np.int64],
-    part: NDArray[np.int32],
-    block_weights: NDArray[np.int64],
-    capacity: int,
-    threads: int = 1,
+    graph: Graph, sizes: Int64, part: Int32, block_weights: Int64, capacity: int, threads: int = 1
 ) -> int:
     """Empty overfull parts down to the capacity; `part` and `block_weights` change in place.
 
@@ -123,12 +114,7 @@ def balance(
     return moves
 
 
-def repack(
-    sizes: NDArray[np.int64],
-    part: NDArray[np.int32],
-    block_weights: NDArray[np.int64],
-    capacity: int,
-) -> bool:
+def repack(sizes: Int64, part: Int32, block_weights: Int64, capacity: int) -> bool:
     """Last resort for tight cores and vertices of many sizes: repack the excess.
 
     Overfull parts give up their largest vertices until they fit; these are placed, largest first,
@@ -162,12 +148,7 @@ def repack(
 
 
 def enforce_capacity(
-    graph: Graph,
-    sizes: NDArray[np.int64],
-    part: NDArray[np.int32],
-    block_weights: NDArray[np.int64],
-    capacity: int,
-    threads: int = 1,
+    graph: Graph, sizes: Int64, part: Int32, block_weights: Int64, capacity: int, threads: int = 1
 ) -> None:
     """Empty overfull parts by all available methods; `part` and `block_weights` change in place.
 
@@ -186,13 +167,13 @@ def enforce_capacity(
 
 def enforce_and_renumber(
     graph: Graph,
-    sizes: NDArray[np.int64],
-    part: NDArray[np.int32],
-    block_weights: NDArray[np.int64],
+    sizes: Int64,
+    part: Int32,
+    block_weights: Int64,
     capacity: int,
     cores: int,
     threads: int = 1,
-) -> tuple[NDArray[np.int32], int]:
+) -> tuple[Int32, int]:
     """Enforce the capacity, with unused cores if needed, and renumber the parts.
 
     Returns (part, count). Raises `DoesNotFitError` if the vertices cannot be packed.
@@ -200,5 +181,4 @@ def enforce_and_renumber(
     if block_weights.max() > capacity and block_weights.size < cores:
         block_weights = np.r_[block_weights, np.zeros(cores - block_weights.size, np.int64)]
     enforce_capacity(graph, sizes, part, block_weights, capacity, threads)
-    used, numbered = np.unique(part, return_inverse=True)
-    return numbered.astype(np.int32), int(used.size)
+    return numbered(part, block_weights.size)

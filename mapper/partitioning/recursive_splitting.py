@@ -24,6 +24,8 @@ from mapper.graph.rows import Rows
 from mapper.monitoring.callbacks import Advance, ignore
 from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.multilevel_bisection import BisectionEffort, bisect_graph
+from mapper.random_numbers import GOLDEN
+from storage.arrays import Int32, Int64
 
 NARROW_VERTICES = 1 << 16  # vertices of a part up to which places take two bytes
 LIGHT = 1 << 8  # smaller weights take one byte
@@ -131,9 +133,7 @@ class Splitting(NamedTuple):
     seed: int
 
 
-def split_block(
-    graph: Csr, how: Splitting, piece: NDArray[np.int32], piece_cores: NDArray[np.int64]
-) -> int:
+def split_block(graph: Csr, how: Splitting, piece: Int32, piece_cores: Int64) -> int:
     """Cut a block until no piece has too many cores; return the number of pieces.
 
     Not a single kernel: `bisect_graph` would be compiled again inside it, which takes long.
@@ -144,7 +144,7 @@ def split_block(
         or longer
     """
     n = graph.sizes.size
-    state = np.array([(how.seed * 0x9E3779B97F4A7C15 | 1) % 2**64], np.uint64)
+    state = np.array([(how.seed * GOLDEN | 1) % 2**64], np.uint64)
     piece.fill(0)
     count = 1
     local = np.empty(n, np.int32)
@@ -186,12 +186,8 @@ def gather(shard: Shard, chunk: Chunk, low: int, high: int, near: bool, light: b
 
 
 def cut(
-    how: Splitting,
-    part: int,
-    rows: Callable[[], Lists],
-    sizes: NDArray[np.int64],
-    cores: NDArray[np.int64],
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    how: Splitting, part: int, rows: Callable[[], Lists], sizes: Int64, cores: Int64
+) -> tuple[NDArray[Any], Int64]:
     """Cut a part; return the piece of each of its vertices, and the cores of each piece.
 
     rows : returns the rows of its vertices, as gathered by `gather`
@@ -212,13 +208,13 @@ def cut(
 
 def split_parts(
     rows: Rows,
-    part: NDArray[np.int32],
-    cores: NDArray[np.int64],
+    part: Int32,
+    cores: Int64,
     how: Splitting,
     memory: int,
     team: ThreadTeam,
     advance: Advance = ignore,
-) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+) -> tuple[Int32, Int64]:
     """Cut all parts until none has too many cores.
 
     part : ndarray[int32], shape (vertices,); cores : ndarray[int64], shape (parts,), final number
@@ -232,7 +228,7 @@ def split_parts(
     near = bool(np.diff(start).max() <= NARROW_VERTICES)
     light = rows.heaviest < LIGHT
 
-    def given(one: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def given(one: int) -> tuple[Int64, Int64]:
         return rows.sizes[members[start[one] : start[one + 1]]], cores[one : one + 1]
 
     executor = executor_of(rows, team)
@@ -251,7 +247,7 @@ def split_parts(
         memory=memory,
     )
     new = np.empty(rows.vertices, np.int32)
-    new_cores: list[NDArray[np.int64]] = []
+    new_cores: list[Int64] = []
     count = 0
     for one, (piece, piece_cores) in enumerate(executor.exchange(exchange, advance)):
         new[members[start[one] : start[one + 1]]] = piece.astype(np.int32) + np.int32(count)

@@ -17,12 +17,12 @@ in every pass.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import astuple, dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mapper.graph.by_label import sums_by_label
+from mapper.graph.by_label import numbered, sums_by_label
 from mapper.graph.rows import Rows, StreamedRows, copied, hold
 from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold
 from mapper.monitoring.context import Context
@@ -37,6 +37,7 @@ from mapper.partitioning.recursive_splitting import Splitting, split_parts
 from mapper.planning.memory import FILL
 from mapper.planning.sampling import Sample
 from mapper.resume.checkpoint import Arrays
+from storage.arrays import Int32, Int64, Mask
 from storage.graph import Graph
 from storage.scratch.scratch import Scratch
 
@@ -70,7 +71,7 @@ def parts_wanted(size: int, capacity: int, cores: int) -> int:
     return max(1, min(cores, -(-size // max(1, int(capacity * FILL)))))
 
 
-def partition_streamed(task: Task, context: Context) -> tuple[NDArray[np.int32], int]:
+def partition_streamed(task: Task, context: Context) -> tuple[Int32, int]:
     """Return parts within the capacity of a core.
 
     Returns (part, count): part : ndarray[int32], shape (vertices,), and the number of parts. Raises
@@ -130,19 +131,7 @@ def partition_streamed(task: Task, context: Context) -> tuple[NDArray[np.int32],
     return numbered(part, task.cores)
 
 
-def numbered(part: NDArray[np.int32], most: int) -> tuple[NDArray[np.int32], int]:
-    """Return parts renumbered without gaps, and their number; most : above all numbers."""
-    used = np.bincount(part, minlength=most) > 0
-    number = np.cumsum(used, dtype=np.int32) - np.int32(1)
-    return number[part], int(used.sum())
-
-
-def _blocks(
-    task: Task,
-    stop: int,
-    cluster: NDArray[np.int32],
-    context: Context,
-) -> Arrays:
+def _blocks(task: Task, stop: int, cluster: Int32, context: Context) -> Arrays:
     """Return blocks of at most `stop` cores, from a sample of the connections between clusters.
 
     Arrays of a step: level : vertices and connections of each level; sample : see `Sample`
@@ -176,39 +165,53 @@ def _blocks(
 
 def _refine(
     task: Task,
-    part: NDArray[np.int32],
-    capacities: NDArray[np.int64],
-    floor: NDArray[np.int64],
+    part: Int32,
+    capacities: Int64,
+    floor: Int64,
     passes: int,
     step: int,
     context: Context,
     seeker: Seeker | None = None,
-) -> NDArray[np.int32]:
+) -> Int32:
     """Run passes of k-way refinement, each of them a step; seeker : see `refine_round`."""
-    settings, _, steps, monitor, team = context
+    settings, _, _, monitor, team = context
     rows = task.rows
     monitor.expect(passes * rows.entries)
+
+    def work(part: Int32, index: int) -> int:
+        found = refine_round(
+            rows, part, capacities, floor, settings.seed_of(step), index, team, monitor.advance,
+            seeker,
+        )  # fmt: skip
+        share = found.outside / max(1, found.everything)
+        monitor.note(f"pass {index + 1}: {found.moves:,} moves, cut fraction was {share:.4f}")
+        return found.moves
+
+    return run_passes(f"refine {step}.", part, passes, work, context)
+
+
+def run_passes(
+    name: str, part: Int32, passes: int, work: Callable[[Int32, int], int], context: Context
+) -> Int32:
+    """Run passes over a partition, each of them a step, until few vertices move; return the parts.
+
+    name : of the steps, before the number of the pass
+    work : changes the parts in place in a pass, and returns the number of moves
+    """
     for index in range(passes):
 
-        def once(part: NDArray[np.int32] = part, index: int = index) -> Arrays:
-            found = refine_round(
-                rows, part, capacities, floor, settings.seed_of(step), index, team,
-                monitor.advance, seeker,
-            )  # fmt: skip
-            share = found.outside / max(1, found.everything)
-            monitor.note(f"pass {index + 1}: {found.moves:,} moves, cut fraction was {share:.4f}")
-            return {"part": part, "moves": np.array([found.moves], np.int64)}
+        def once(part: Int32 = part, index: int = index) -> Arrays:
+            moves = work(part, index)
+            return {"part": part, "moves": np.array([moves], np.int64)}
 
-        arrays = steps.run_once(f"refine {step}.{index}", once)
+        arrays = context.steps.run_once(f"{name}{index}", once)
         part = arrays["part"]
-        if arrays["moves"][0] * SETTLED < rows.vertices:
+        if arrays["moves"][0] * SETTLED < part.size:
             break  # further gains are not worth a pass
     return part
 
 
-def balanced(
-    task: Task, core: NDArray[np.int32], usable: NDArray[np.bool_], threads: int
-) -> NDArray[np.int32]:
+def balanced(task: Task, core: Int32, usable: Mask, threads: int) -> Int32:
     """Return cores within the capacity; unused cores of the chip may be added.
 
     core : of every vertex; usable : per core, True for all cores in use

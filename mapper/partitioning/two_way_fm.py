@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.graph.heap import remove, sift_down, sift_up
 from mapper.random_numbers import next_random
+from storage.arrays import Int64
 
 RUN = 16  # length of runs sorted by insertion
 PATIENT = 8  # FM ends a pass after moves of one in PATIENT vertices without gain
@@ -29,10 +29,10 @@ class Queues(NamedTuple):
         ndarray[int64], shape (n,), place in the queue, cost, and vertices moved
     """
 
-    heap: NDArray[np.int64]
-    place: NDArray[np.int64]
-    cost: NDArray[np.int64]
-    moves: NDArray[np.int64]
+    heap: Int64
+    place: Int64
+    cost: Int64
+    moves: Int64
 
 
 @njit(cache=True, nogil=True)
@@ -198,17 +198,93 @@ def _cost_and_excess(graph, most0, most1, side):
 
 
 @njit(cache=True, nogil=True)
+def _fill_queues(graph, side, queues, length, block_weights):
+    """Queue the vertices of both sides by their cost of moving.
+
+    length, block_weights : vertices of each side and their size, zero on entry, filled
+    """
+    indptr, ids, weights, sizes, bias = graph
+    heap, place, cost, _ = queues
+    for v in range(sizes.size):
+        s = side[v]
+        c = bias[v] if s == 0 else -bias[v]
+        for e in range(indptr[v], indptr[v + 1]):
+            c += weights[e] if side[np.uint32(ids[e])] == s else -np.int64(weights[e])
+        cost[v] = c
+        block_weights[s] += sizes[v]
+        heap[s, length[s]] = v
+        place[v] = length[s]
+        length[s] += 1
+    for s in range(2):
+        for i in range(length[s] // 2 - 1, -1, -1):
+            sift_down(heap[s], place, cost, i, length[s])
+
+
+@njit(cache=True, nogil=True)
+def _giving_side(most, block_weights, sizes, queues, length):
+    """Return the side whose first vertex moves next, -1 if no first vertex may move.
+
+    A side over its limit must give next. So a vertex may move without slack if another can come
+    back.
+    """
+    heap, cost = queues.heap, queues.cost
+    s = -1
+    for t in range(2):
+        if block_weights[t] > most[t] and length[t] > 0:
+            s = t
+    if s >= 0:
+        return s
+    for t in range(2):
+        if length[t] == 0:
+            continue
+        fits = block_weights[1 - t] + sizes[heap[t, 0]] <= most[1 - t]
+        if not fits and length[1 - t] == 0:
+            continue
+        if s < 0 or cost[heap[t, 0]] < cost[heap[s, 0]]:
+            s = t
+    return s
+
+
+@njit(cache=True, nogil=True)
+def _change_side(graph, v, side, queues, length, block_weights):
+    """Move a vertex that has left its queue, and update the costs of its neighbours."""
+    indptr, ids, weights, sizes, _ = graph
+    heap, place, cost, _ = queues
+    s = np.int64(side[v])
+    side[v] = 1 - s
+    block_weights[s] -= sizes[v]
+    block_weights[1 - s] += sizes[v]
+    for e in range(indptr[v], indptr[v + 1]):
+        u = ids[e]
+        if place[u] < 0:
+            continue
+        if side[u] == s:  # v has left u's side
+            cost[u] -= 2 * np.int64(weights[e])
+            sift_up(heap[s], place, cost, place[u])
+        else:
+            cost[u] += 2 * np.int64(weights[e])
+            sift_down(heap[1 - s], place, cost, place[u], length[1 - s])
+
+
+@njit(cache=True, nogil=True)
+def _excess(block_weights, most):
+    """Return the size above the limits of both sides."""
+    return max(np.int64(0), block_weights[0] - most[0]) + max(
+        np.int64(0), block_weights[1] - most[1]
+    )
+
+
+@njit(cache=True, nogil=True)
 def two_way_fm(graph, most0, most1, passes, side, queues, haste):
     """Run two-way FM: best single move first, each vertex once per pass; keep the best prefix.
 
-    A side over its limit must give next. So a vertex may move without slack if another can come
-    back: with zero slack all moves are such exchanges.
+    With zero slack all moves are exchanges, see `_giving_side`.
 
     haste : PATIENT or HASTY
 
     Returns the decrease of the cost; getting below the limits may raise it.
     """
-    indptr, ids, weights, sizes, bias = graph
+    sizes = graph.sizes
     heap, place, cost, moves = queues
     n = sizes.size
     won = np.int64(0)
@@ -219,41 +295,14 @@ def two_way_fm(graph, most0, most1, passes, side, queues, haste):
     for _ in range(passes):
         length = np.zeros(2, np.int64)
         block_weights = np.zeros(2, np.int64)
-        for v in range(n):
-            s = side[v]
-            c = bias[v] if s == 0 else -bias[v]
-            for e in range(indptr[v], indptr[v + 1]):
-                c += weights[e] if side[np.uint32(ids[e])] == s else -np.int64(weights[e])
-            cost[v] = c
-            block_weights[s] += sizes[v]
-            heap[s, length[s]] = v
-            place[v] = length[s]
-            length[s] += 1
-        for s in range(2):
-            for i in range(length[s] // 2 - 1, -1, -1):
-                sift_down(heap[s], place, cost, i, length[s])
+        _fill_queues(graph, side, queues, length, block_weights)
         gain = np.int64(0)
         best_gain = np.int64(0)
-        excess = max(np.int64(0), block_weights[0] - most0) + max(
-            np.int64(0), block_weights[1] - most1
-        )
-        best_excess = excess
+        best_excess = _excess(block_weights, most)
         done = 0
         best_done = 0
         while done - best_done < patience:
-            s = -1
-            for t in range(2):
-                if block_weights[t] > most[t] and length[t] > 0:
-                    s = t
-            if s < 0:
-                for t in range(2):
-                    if length[t] == 0:
-                        continue
-                    fits = block_weights[1 - t] + sizes[heap[t, 0]] <= most[1 - t]
-                    if not fits and length[1 - t] == 0:
-                        continue
-                    if s < 0 or cost[heap[t, 0]] < cost[heap[s, 0]]:
-                        s = t
+            s = _giving_side(most, block_weights, sizes, queues, length)
             if s < 0:  # one side is left and its first vertex does not fit: try the next
                 t = 0 if length[0] > 0 else 1
                 if length[t] == 0:
@@ -262,25 +311,11 @@ def two_way_fm(graph, most0, most1, passes, side, queues, haste):
                 continue
             v = heap[s, 0]
             length[s] = remove(heap[s], place, cost, v, length[s])
-            side[v] = 1 - s
-            block_weights[s] -= sizes[v]
-            block_weights[1 - s] += sizes[v]
             gain -= cost[v]
+            _change_side(graph, v, side, queues, length, block_weights)
             moves[done] = v
             done += 1
-            for e in range(indptr[v], indptr[v + 1]):
-                u = ids[e]
-                if place[u] < 0:
-                    continue
-                if side[u] == s:  # v has left u's side
-                    cost[u] -= 2 * np.int64(weights[e])
-                    sift_up(heap[s], place, cost, place[u])
-                else:
-                    cost[u] += 2 * np.int64(weights[e])
-                    sift_down(heap[1 - s], place, cost, place[u], length[1 - s])
-            excess = max(np.int64(0), block_weights[0] - most0) + max(
-                np.int64(0), block_weights[1] - most1
-            )
+            excess = _excess(block_weights, most)
             if excess < best_excess or (excess == best_excess and gain > best_gain):
                 best_excess = excess
                 best_gain = gain

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from mapper.graph.csr import Subgraph
-from storage.hashing import scrambled
+from mapper.random_numbers import hashed
+from storage.arrays import Float64, Int64
 
 MEMBERS = 6  # mean members per class, at least: fewer gain little
 
@@ -28,13 +28,13 @@ class Classes:
         between two members, in strengths (the traffic of a mean group)
     """
 
-    label: NDArray[np.int64]
+    label: Int64
     count: int
-    indptr: NDArray[np.int64]
-    ids: NDArray[np.int64]
-    weights: NDArray[np.float64]
+    indptr: Int64
+    ids: Int64
+    weights: Float64
 
-    def members(self) -> list[NDArray[np.int64]]:
+    def members(self) -> list[Int64]:
         order = np.argsort(self.label, kind="stable")
         ends = np.cumsum(np.bincount(self.label, minlength=self.count))
         return np.split(order, ends[:-1])
@@ -54,7 +54,7 @@ def _hash_sets(indptr, ids, hashes):
     for u in range(indptr.size - 1):
         total = np.uint64(0)
         for e in range(indptr[u], indptr[u + 1]):
-            total += scrambled(np.uint64(ids[e] + 1) * np.uint64(0x9E3779B97F4A7C15))
+            total += hashed(ids[e])
         hashes[u] = total
 
 

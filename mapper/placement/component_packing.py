@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chipsim.chip.machine import Axes
 from mapper.graph.search import components
 from mapper.placement.region import Region
 from mapper.placement.traffic import Traffic
+from storage.arrays import Int32, Int64
 
 SMALL = 16  # components with fewer groups share an area
 MOST_AREAS = 128  # number of areas, approximately; larger graphs have a larger minimum size
@@ -26,9 +26,9 @@ class ComponentArea:
     connected : the area is one component
     """
 
-    members: NDArray[np.int64]
+    members: Int64
     traffic: Traffic
-    cells: NDArray[np.int64]
+    cells: Int64
     connected: bool
 
 
@@ -62,7 +62,7 @@ def split_areas(traffic: Traffic, region: Region) -> list[ComponentArea]:
     return areas
 
 
-def _kinds(traffic: Traffic) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+def _kinds(traffic: Traffic) -> tuple[Int64, Int64, Int32]:
     """Return the area of every group, the sizes of the areas, and the component of every group.
 
     The size of the area of all small components is negative, and idle groups have the number after
@@ -85,7 +85,7 @@ def _kinds(traffic: Traffic) -> tuple[NDArray[np.int64], NDArray[np.int64], NDAr
     return kind.astype(np.int64), sizes.astype(np.int64), label
 
 
-def _deal(cells: NDArray[np.int64], ends: NDArray[np.int64], axes: Axes) -> list[NDArray[np.int64]]:
+def _deal(cells: Int64, ends: Int64, axes: Axes) -> list[Int64]:
     """Divide the cells into pieces of given sizes, as compact as their order allows.
 
     ends : piece i gets ends[i+1] - ends[i] cells
@@ -93,7 +93,7 @@ def _deal(cells: NDArray[np.int64], ends: NDArray[np.int64], axes: Axes) -> list
     The sequence of pieces is split into the most equal halves, recursively, and the cells are split
     accordingly along their longer side.
     """
-    pieces: dict[int, NDArray[np.int64]] = {}
+    pieces: dict[int, Int64] = {}
     stack = [(0, ends.size - 1, cells)] if ends.size > 1 else []
     while stack:
         first, last, inside = stack.pop()
@@ -111,7 +111,7 @@ def _deal(cells: NDArray[np.int64], ends: NDArray[np.int64], axes: Axes) -> list
     return [pieces[i] for i in range(ends.size - 1)]
 
 
-def _part(traffic: Traffic, members: NDArray[np.int64], number: NDArray[np.int64]) -> Traffic:
+def _part(traffic: Traffic, members: Int64, number: Int64) -> Traffic:
     """Return the traffic of one component, with its groups renumbered."""
     if members.size == traffic.size and np.array_equal(members, number):
         return traffic

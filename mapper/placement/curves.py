@@ -11,20 +11,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chipsim.chip.machine import Axes
 from mapper.graph.search import search_from
 from mapper.placement.force import hops_of
+from mapper.placement.legalise import Places, on_cells
 from mapper.placement.placer import Placed, Placer, Problem
 from mapper.placement.traffic import Traffic, sampled
+from storage.arrays import Int64
 from storage.parallel import map_ordered
 
 SAMPLE = 1_000_000  # connections used to select the best walk
 WIDTHS = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128, 181, 256, 512, 1024)
 
 
-def band_walk(cells: NDArray[np.int64], width: int, along: int) -> NDArray[np.int64]:
+def band_walk(cells: Int64, width: int, along: int) -> Int64:
     """Return the order of cells in bands of `width` columns (`along` 0) or rows (1).
 
     cells : shape (n, 2), columns and rows
@@ -37,7 +38,7 @@ def band_walk(cells: NDArray[np.int64], width: int, along: int) -> NDArray[np.in
     return np.lexsort((within, forth, band))
 
 
-def walks(cells: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+def walks(cells: Int64) -> Iterator[Int64]:
     """Yield orders of the cells: bands of several widths, of columns and of rows."""
     spans = np.ptp(cells, axis=0) + 1
     for along in (0, 1):
@@ -48,7 +49,7 @@ def walks(cells: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
             yield band_walk(cells, width, along)
 
 
-def breadth_first(traffic: Traffic) -> NDArray[np.int64]:
+def breadth_first(traffic: Traffic) -> Int64:
     """Return connected groups by distance from a peripheral group.
 
     It is found by three searches, each from the last group of the previous one.
@@ -62,36 +63,25 @@ def breadth_first(traffic: Traffic) -> NDArray[np.int64]:
     return np.append(order, np.flatnonzero(rest)).astype(np.int64)
 
 
-def walk_best(
-    traffic: Traffic,
-    cells: NDArray[np.int64],
-    order: NDArray[np.int64],
-    axes: Axes,
-    threads: int = 1,
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def walk_best(traffic: Traffic, cells: Int64, order: Int64, axes: Axes, threads: int = 1) -> Places:
     """Return columns and rows of the groups, in the given order along the cheapest walk of cells.
 
     axes : coordinates of columns and rows
     """
 
-    def put(walk: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        x, y = np.empty(order.size, np.int32), np.empty(order.size, np.int32)
-        x[order], y[order] = cells[walk, 0], cells[walk, 1]
-        return x, y
-
-    def cost(walk: NDArray[np.int64]) -> int:
-        return hops_of(traffic.csr, *put(walk), axes)
+    def cost(walk: Int64) -> int:
+        return hops_of(traffic.csr, *on_cells(order, cells[walk]), axes)
 
     if traffic.ids.size == 0:
-        return put(np.arange(order.size))
+        return on_cells(order, cells)
     candidates = list(walks(cells))
     costs = list(map_ordered(cost, candidates, threads))
-    return put(candidates[int(np.argmin(costs))])
+    return on_cells(order, cells[candidates[int(np.argmin(costs))]])
 
 
 @dataclass(frozen=True, slots=True)
 class CurvePlacer(Placer):
-    """Walks each area with its groups in order of rank, or of distance from one of them."""
+    """Walks each area with its groups in order of number, or of distance from one of them."""
 
     by_distance: bool
 
@@ -104,7 +94,7 @@ class CurvePlacer(Placer):
             order = (
                 breadth_first(area.traffic)
                 if self.by_distance
-                else np.argsort(problem.rank[area.members], kind="stable")
+                else np.argsort(area.members, kind="stable")
             )
             x[area.members], y[area.members] = walk_best(
                 sample, area.cells, order, problem.region.axes, problem.threads

@@ -12,14 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from chipsim.chip.machine import STRAIGHT, Axes
+from mapper.graph.by_label import sums_by_label
 from mapper.graph.csr import Subgraph
 from mapper.graph.distance import along, towards
 from mapper.placement.clock import ENDLESS, Clock
+from storage.arrays import Int32, Int64
 
-Lists = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
+Lists = tuple[Int64, Int32, Int64]
 REACH = 64  # columns and rows searched along the force: all of a 64x64 chip
 
 
@@ -31,17 +32,17 @@ class GroupLayout(NamedTuple):
     axes : coordinates of columns and rows
     """
 
-    x: NDArray[np.int32]
-    y: NDArray[np.int32]
-    at: NDArray[np.int32]
+    x: Int32
+    y: Int32
+    at: Int32
     axes: Axes
 
 
 class CostTables(NamedTuple):
     """Cost of every group in every column and row; empty if memory does not suffice."""
 
-    columns: NDArray[np.int64]
-    rows: NDArray[np.int64]
+    columns: Int64
+    rows: Int64
 
 
 @njit(cache=True, nogil=True)
@@ -103,6 +104,38 @@ def _shift_costs(begin, end, ids, weights, table, axis, old, new):
 
 
 @njit(cache=True, nogil=True)
+def _reached(fx, fy, ux, uy, layout, reach):
+    """Return the ranges of columns and rows in the direction of a force, ends included."""
+    height, width = layout.at.shape
+    x_low = max(0, ux - reach) if fx < 0 else ux
+    x_high = min(width - 1, ux + reach) if fx > 0 else ux
+    y_low = max(0, uy - reach) if fy < 0 else uy
+    y_high = min(height - 1, uy + reach) if fy > 0 else uy
+    if layout.axes.round_x != STRAIGHT:  # wrapping around may be shorter
+        x_low, x_high = 0, width - 1
+    if layout.axes.round_y != STRAIGHT:
+        y_low, y_high = 0, height - 1
+    return x_low, x_high, y_low, y_high
+
+
+@njit(cache=True, nogil=True)
+def _swap(indptr, ids, weights, layout, tables, u, v):
+    """Swap two groups, and update the tables of their neighbours if there are any."""
+    x, y, at, axes = layout.x, layout.y, layout.at, layout.axes
+    on_x, on_y = (axes.x, axes.round_x), (axes.y, axes.round_y)
+    ux, uy, vx, vy = np.int64(x[u]), np.int64(y[u]), np.int64(x[v]), np.int64(y[v])
+    if tables.columns.shape[0] > 0:
+        for w, old_x, new_x, old_y, new_y in ((u, ux, vx, uy, vy), (v, vx, ux, vy, uy)):
+            begin, end = indptr[w], indptr[w + 1]
+            _shift_costs(begin, end, ids, weights, tables.columns, on_x, old_x, new_x)
+            _shift_costs(begin, end, ids, weights, tables.rows, on_y, old_y, new_y)
+    x[u], x[v] = vx, ux
+    y[u], y[v] = vy, uy
+    at[uy, ux] = v
+    at[vy, vx] = u
+
+
+@njit(cache=True, nogil=True)
 def _swap_pulled(indptr, ids, weights, strength, layout, tables, tie, order, reach):
     """Make the best swap of each group of `order`; return (swaps, change of the total cost).
 
@@ -128,15 +161,7 @@ def _swap_pulled(indptr, ids, weights, strength, layout, tables, tie, order, rea
             fx += weights[e] * towards(np.int64(axes.x[ux]), axes.x[x[ids[e]]], axes.round_x)
             fy += weights[e] * towards(np.int64(axes.y[uy]), axes.y[y[ids[e]]], axes.round_y)
             tie[ids[e]] = weights[e]
-        # the quadrant (half-row, half-column) of the force
-        x_low = max(0, ux - reach) if fx < 0 else ux
-        x_high = min(width - 1, ux + reach) if fx > 0 else ux
-        y_low = max(0, uy - reach) if fy < 0 else uy
-        y_high = min(height - 1, uy + reach) if fy > 0 else uy
-        if axes.round_x != STRAIGHT:  # wrapping around may be shorter
-            x_low, x_high = 0, width - 1
-        if axes.round_y != STRAIGHT:
-            y_low, y_high = 0, height - 1
+        x_low, x_high, y_low, y_high = _reached(fx, fy, ux, uy, layout, reach)
         if tabled:
             by_column = columns[u]
             by_row = rows[u]
@@ -172,17 +197,7 @@ def _swap_pulled(indptr, ids, weights, strength, layout, tables, tie, order, rea
         for e in range(begin, end):
             tie[ids[e]] = 0
         if best_v >= 0:
-            v = best_v
-            vx, vy = np.int64(x[v]), np.int64(y[v])
-            if tabled:
-                _shift_costs(begin, end, ids, weights, columns, on_x, ux, vx)
-                _shift_costs(begin, end, ids, weights, rows, on_y, uy, vy)
-                _shift_costs(indptr[v], indptr[v + 1], ids, weights, columns, on_x, vx, ux)
-                _shift_costs(indptr[v], indptr[v + 1], ids, weights, rows, on_y, vy, uy)
-            x[u], x[v] = vx, ux
-            y[u], y[v] = vy, uy
-            at[uy, ux] = v
-            at[vy, vx] = u
+            _swap(indptr, ids, weights, layout, tables, u, best_v)
             swaps += 1
             total += best
     return swaps, total
@@ -210,25 +225,24 @@ def sum_hops(indptr, ids, weights, x, y, round_x, round_y):
     return total
 
 
-def hops_of(csr: Lists, x: NDArray[np.int32], y: NDArray[np.int32], axes: Axes) -> int:
+def hops_of(csr: Lists, x: Int32, y: Int32, axes: Axes) -> int:
     """Return the sum over list entries of weight times distance; x, y : columns and rows."""
     return int(sum_hops(*csr, axes.x[x], axes.y[y], axes.round_x, axes.round_y))
 
 
-def hop_cost(groups: Subgraph, x: NDArray[np.int32], y: NDArray[np.int32], axes: Axes) -> int:
+def hop_cost(groups: Subgraph, x: Int32, y: Int32, axes: Axes) -> int:
     """Return weight times distance over connections, each once; x, y : columns and rows."""
     return hops_of((groups.indptr, groups.ids, groups.weights), x, y, axes) // 2
 
 
 def refine_by_forces(
     groups: Subgraph,
-    x: NDArray[np.int32],
-    y: NDArray[np.int32],
+    x: Int32,
+    y: Int32,
     axes: Axes,
     share: float,
     iterations: int,
     memory: int,
-    reach: int = REACH,
     clock: Clock = ENDLESS,
 ) -> int:
     """Swap groups until no swap of the groups with the strongest forces helps; changes x and y.
@@ -245,8 +259,7 @@ def refine_by_forces(
     at[y, x] = np.arange(x.size, dtype=np.int32)
     force_x, force_y = np.empty(x.size, np.int64), np.empty(x.size, np.int64)
     owner = np.repeat(np.arange(x.size), np.diff(groups.indptr))
-    strength = np.zeros(x.size, np.int64)
-    np.add.at(strength, owner, groups.weights)
+    strength = sums_by_label(owner, groups.weights, x.size)
     csr, layout = (groups.indptr, groups.ids, groups.weights), GroupLayout(x, y, at, axes)
     tabled = 8 * x.size * sum(shape) <= memory
     columns = np.zeros((x.size if tabled else 0, shape[1]), np.int64)
@@ -264,7 +277,7 @@ def refine_by_forces(
         order = np.argsort(-magnitude, kind="stable")
         for begin in range(0, order.size, top):  # the next share only if no swap helps
             swaps, _ = _swap_pulled(
-                *csr, strength, layout, tables, tie, order[begin : begin + top], reach
+                *csr, strength, layout, tables, tie, order[begin : begin + top], REACH
             )
             if swaps or clock.over():
                 break

@@ -13,9 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from chipsim.chip.machine import Axes
+from storage.arrays import Float64, Int32, Int64
+
+Places = tuple[Int32, Int32]
+"""Columns and rows of groups, each of shape (groups,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +31,12 @@ class Splits:
     axes : coordinates of all columns and rows
     """
 
-    cells: NDArray[np.int64]
-    cuts: NDArray[np.int64]
+    cells: Int64
+    cuts: Int64
     axes: Axes
 
 
-def split_cells(cells: NDArray[np.int64], axes: Axes) -> Splits:
+def split_cells(cells: Int64, axes: Axes) -> Splits:
     """Cut cells, shape (n, 2), between columns or rows down to single cells.
 
     axes : coordinates of columns and rows, which determine the longer side
@@ -104,18 +107,20 @@ def _split_ranks(cuts, position, order):
                 break
 
 
-def ranked(splits: Splits, position: NDArray[np.float64]) -> NDArray[np.int64]:
+def ranked(splits: Splits, position: Float64) -> Int64:
     """Return the group on each cell of `splits`, by the relative order of their positions."""
     order = np.arange(len(position), dtype=np.int64)
     _split_ranks(splits.cuts, position, order)
     return order
 
 
-def legalise(
-    splits: Splits, position: NDArray[np.float64]
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return column and row of each group, by the relative order of positions, shape (n, 2)."""
-    order = ranked(splits, position)
-    x, y = np.empty(order.size, np.int32), np.empty(order.size, np.int32)
-    x[order], y[order] = splits.cells[:, 0], splits.cells[:, 1]
+def on_cells(order: Int64, cells: Int64) -> Places:
+    """Return column and row of each group, with group order[i] on cell i; cells : shape (n, 2)"""
+    x, y = np.empty((2, order.size), np.int32)
+    x[order], y[order] = cells.T
     return x, y
+
+
+def legalise(splits: Splits, position: Float64) -> Places:
+    """Return column and row of each group, by the relative order of positions, shape (n, 2)."""
+    return on_cells(ranked(splits, position), splits.cells)

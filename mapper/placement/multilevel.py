@@ -17,18 +17,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from chipsim.chip.machine import STRAIGHT, Axes
 from mapper.placement.clock import ENDLESS, Clock
 from mapper.placement.component_packing import ComponentArea
 from mapper.placement.force import hops_of
-from mapper.placement.legalise import Splits, legalise, ranked, split_cells
-from mapper.placement.placer import Placed, Placer, Places, Problem
+from mapper.placement.legalise import Places, Splits, legalise, ranked, split_cells
+from mapper.placement.placer import Placed, Placer, Problem
 from mapper.placement.quadratic import pull_together
 from mapper.placement.spectral import RotationSearch, hierarchy, place_areas, place_by_spectrum
-from mapper.placement.traffic import Traffic
+from mapper.placement.traffic import Traffic, traffic_of
+from storage.arrays import Float64, Int32, Int64
 
 COARSEST = 8192  # groups placed by their spectrum, approximately
 SHRINK = 3.5  # ratio of groups between levels, at least
@@ -43,13 +43,13 @@ class LevelMesh(NamedTuple):
     axes : coordinates of its columns and rows, in its own steps
     """
 
-    cells: NDArray[np.int64]
-    low: NDArray[np.float64]
-    scale: NDArray[np.float64]
+    cells: Int64
+    low: Float64
+    scale: Float64
     axes: Axes
 
 
-def coarse_mesh(cells: NDArray[np.int64], count: int, axes: Axes) -> LevelMesh:
+def coarse_mesh(cells: Int64, count: int, axes: Axes) -> LevelMesh:
     """Return the `count` cells of a coarser mesh that cover most of the given cells, shape (n, 2).
 
     axes : coordinates of the columns and rows of the given cells
@@ -79,7 +79,7 @@ def coarse_mesh(cells: NDArray[np.int64], count: int, axes: Axes) -> LevelMesh:
     return LevelMesh(every[kept], low.astype(np.float64), scale, Axes(own[0], own[1], *rounds))
 
 
-def _interpolated(at: NDArray[np.int32], place: NDArray[np.float64]) -> NDArray[np.float64]:
+def _interpolated(at: Int32, place: Float64) -> Float64:
     """Interpolate the coordinates of positions between columns; extrapolates near the ends."""
     if at.size == 1:
         return place
@@ -90,7 +90,7 @@ def _interpolated(at: NDArray[np.int32], place: NDArray[np.float64]) -> NDArray[
 
 def _coarsened(
     traffic: Traffic, rng: np.random.Generator, clock: Clock
-) -> tuple[list[Traffic], list[NDArray[np.int64]]]:
+) -> tuple[list[Traffic], list[Int64]]:
     """Return traffic of every level from fine to coarse, and the maps from each to the next."""
     found = hierarchy(traffic, rng, COARSEST, clock)
     levels, maps = [traffic], []
@@ -109,19 +109,14 @@ def _without_loops(matrix: Any) -> Traffic:
     entries = matrix.tocoo()
     apart = entries.row != entries.col
     ends = entries.row[apart], entries.col[apart]
-    matrix = csr_array((entries.data[apart], ends), shape=matrix.shape)
-    weights = np.rint(matrix.data).astype(np.int64)  # sums of integers
-    csr = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), weights
-    return Traffic(*csr, np.zeros(matrix.shape[0]))
+    return traffic_of(csr_array((entries.data[apart], ends), shape=matrix.shape))
 
 
-def renumbered(traffic: Traffic, order: NDArray[np.int64]) -> Traffic:
+def renumbered(traffic: Traffic, order: Int64) -> Traffic:
     """Return the traffic with group order[i] as number i."""
     n = traffic.size
     matrix = csr_array((traffic.weights, traffic.ids, traffic.indptr), (n, n))
-    matrix = matrix[order][:, order]
-    csr = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data
-    return Traffic(*csr, traffic.mass[order])
+    return traffic_of(matrix[order][:, order])._replace(mass=traffic.mass[order])
 
 
 def place_by_levels(

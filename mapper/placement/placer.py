@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.graph.csr import Subgraph
 from mapper.placement.classes import Classes, find_classes
@@ -18,30 +17,26 @@ from mapper.placement.component_packing import ComponentArea, split_areas
 from mapper.placement.force import hop_cost
 from mapper.placement.region import Region
 from mapper.placement.traffic import Traffic, split_traffic
-
-Places = tuple[NDArray[np.int32], NDArray[np.int32]]
+from storage.arrays import Int32
 
 
 class Placed(NamedTuple):
     """A placement and its cost; columns and rows within the region, each shape (groups,)."""
 
     cost: int
-    x: NDArray[np.int32]
-    y: NDArray[np.int32]
+    x: Int32
+    y: Int32
 
 
 @dataclass(frozen=True)
 class Problem:
     """The groups to place, the region, and the resources.
 
-    rank : ndarray[int64], shape (groups,), of each group in an order in which connected groups
-        are near
     memory : bytes that may be used in addition to the groups, approximately
     """
 
     groups: Subgraph
     region: Region
-    rank: NDArray[np.int64]
     threads: int
     memory: int
     clock: Clock
@@ -62,7 +57,7 @@ class Problem:
     def size(self) -> int:
         return self.groups.members.size
 
-    def placed(self, x: NDArray[np.int32], y: NDArray[np.int32]) -> Placed:
+    def placed(self, x: Int32, y: Int32) -> Placed:
         return Placed(hop_cost(self.groups, x, y, self.region.axes), x, y)
 
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.graph.csr import Subgraph
 from mapper.monitoring.callbacks import OnPlacement, ignore
@@ -24,11 +23,12 @@ from mapper.placement.annealing.dense import AnnealingPlacer
 from mapper.placement.annealing.schedule import Schedule
 from mapper.placement.clock import ENDLESS, Clock, TimeUpError
 from mapper.placement.curves import CurvePlacer
+from mapper.placement.legalise import Places
 from mapper.placement.multilevel import MultilevelPlacer
-from mapper.placement.placer import Placed, Placer, Places, Problem
+from mapper.placement.placer import Placed, Placer, Problem
 from mapper.placement.region import Region
 from mapper.placement.spectral import RotationSearch, SpectralPlacer
-from mapper.placement.terminal_bisection import BisectionPlacer, CutEffort
+from mapper.placement.terminal_bisection import BisectionPlacer
 from mapper.planning.processor_time import GROWTH, STANDARD
 from storage.parallel import map_ordered
 
@@ -97,23 +97,19 @@ def place(
     rng: np.random.Generator,
     threads: int = 1,
     memory: int = 1 << 28,
-    hint: NDArray[np.int64] | None = None,
     clock: Clock = ENDLESS,
     on_better: OnPlacement = ignore,
 ) -> Places:
     """Place every group on a core of the region.
 
     memory : bytes that may be used in addition to the groups, approximately
-    hint : ndarray[int64], shape (groups,), rank of each group in an order in which connected
-        groups are near; default: their numbers
     clock : time limit after which the best placement so far is returned; the result then depends
         on the machine. A first placement along a curve is always made.
     on_better : called with columns and rows of the first placement, and of each new best one
 
     Returns columns and rows on the chip, each shape (groups,).
     """
-    rank = np.arange(groups.members.size) if hint is None else hint
-    problem = Problem(groups, region, rank, threads, memory, clock)
+    problem = Problem(groups, region, threads, memory, clock)
     found: list[Placed] = []
 
     def on_chip(placed: Placed) -> Places:
@@ -154,7 +150,7 @@ def _starts(
         for search in searches:
             yield from _spectral(problem, search).place(problem, None, rng)
         if problem.size <= spend.cut:
-            yield from BisectionPlacer(CutEffort()).place(problem, None, rng)
+            yield from BisectionPlacer().place(problem, None, rng)
     else:
         start = min(found, key=lambda one: one.cost)
         yield from ClassPlacer(0.5 * _work(problem, spend), spend.sweeps).place(problem, start, rng)

@@ -12,22 +12,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mapper.placement.clock import ENDLESS, Clock
 from mapper.placement.force import hops_of
-from mapper.placement.legalise import Splits, legalise
+from mapper.placement.legalise import Places, Splits, legalise
 from mapper.placement.traffic import Traffic
+from storage.arrays import Float64, Int32
 
 FIRST, LAST = 0.002, 1.0  # stiffness of the springs, in strengths of the group
 STEPS = 30  # steps of conjugate gradients
 
 
 def _solve(
-    matrix: Any, strength: NDArray[np.float64], stiffness: float, position: NDArray[np.float64],
-    anchor: NDArray[np.float64],
-) -> NDArray[np.float64]:  # fmt: skip
+    matrix: Any, strength: Float64, stiffness: float, position: Float64,
+    anchor: Float64,
+) -> Float64:  # fmt: skip
     """Return positions of least quadratic cost with springs to `anchor`, both (groups, 2)."""
     diagonal = (strength * (1 + stiffness))[:, None]
     rest = (strength * stiffness)[:, None] * anchor - (diagonal * position - matrix @ position)
@@ -50,13 +50,13 @@ def _solve(
 def pull_together(
     traffic: Traffic,
     splits: Splits,
-    x: NDArray[np.int32],
-    y: NDArray[np.int32],
+    x: Int32,
+    y: Int32,
     rounds: int,
     clock: Clock = ENDLESS,
     first: float = FIRST,
-    start: NDArray[np.float64] | None = None,
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    start: Float64 | None = None,
+) -> Places:
     """Return the cheapest legal placement found from the given one, columns and rows of `splits`.
 
     first : stiffness of the springs in the first round

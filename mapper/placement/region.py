@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chipsim.chip.machine import STRAIGHT, Axes, flat_axes
 from mapper.errors import DoesNotFitError
+from storage.arrays import Float64, Int32, Int64, Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,11 @@ class Region:
     y: int
     width: int
     height: int
-    usable: NDArray[np.bool_]
+    usable: Mask
     axes: Axes
 
 
-def _window_counts(usable: NDArray[np.bool_], width: int, height: int) -> NDArray[np.int64]:
+def _window_counts(usable: Mask, width: int, height: int) -> Int64:
     """Count the usable cores in every window of this size, by its upper left corner."""
     total = np.zeros((usable.shape[0] + 1, usable.shape[1] + 1), np.int64)
     total[1:, 1:] = usable.cumsum(0).cumsum(1)
@@ -37,7 +37,7 @@ def _window_counts(usable: NDArray[np.bool_], width: int, height: int) -> NDArra
     )  # fmt: skip
 
 
-def choose_region(usable: NDArray[np.bool_], groups: int, axes: Axes | None = None) -> Region:
+def choose_region(usable: Mask, groups: int, axes: Axes | None = None) -> Region:
     """Return the most compact rectangle with at least `groups` usable cores.
 
     usable : ndarray[bool], shape (height, width) of the chip, False for unavailable cores
@@ -78,7 +78,7 @@ def choose_region(usable: NDArray[np.bool_], groups: int, axes: Axes | None = No
     raise AssertionError("the whole chip has enough usable cores")
 
 
-def _nearest(usable: NDArray[np.bool_], groups: int, axes: Axes) -> Region:
+def _nearest(usable: Mask, groups: int, axes: Axes) -> Region:
     """Return the rectangle of least mean distance: for each width the lowest that fits.
 
     Ties go to the fewest spare cores, then to the uppermost and leftmost.
@@ -105,7 +105,7 @@ def _nearest(usable: NDArray[np.bool_], groups: int, axes: Axes) -> Region:
     return _region(usable, axes, (x, y, width, height), left)
 
 
-def _spreads(at: NDArray[np.int32], around: int) -> list[NDArray[np.float64]]:
+def _spreads(at: Int32, around: int) -> list[Float64]:
     """Return mean distances in windows of consecutive positions, by length - 1 and first position.
 
     The sum of a window is the sum of the window without its last position, plus the distances of
@@ -130,9 +130,7 @@ def _spreads(at: NDArray[np.int32], around: int) -> list[NDArray[np.float64]]:
     return found
 
 
-def _region(
-    usable: NDArray[np.bool_], axes: Axes, window: tuple[int, int, int, int], spare: int
-) -> Region:
+def _region(usable: Mask, axes: Axes, window: tuple[int, int, int, int], spare: int) -> Region:
     """Return the window (x, y, width, height), without some usable cores of its rim."""
     x, y, width, height = window
     inside = usable[y : y + height, x : x + width].copy()
@@ -141,7 +139,7 @@ def _region(
     return Region(*window, inside, own)
 
 
-def _give_up(inside: NDArray[np.bool_], spare: int, axes: Axes) -> None:
+def _give_up(inside: Mask, spare: int, axes: Axes) -> None:
     """Mark the usable cores farthest from the centre as unused."""
     cells = np.argwhere(inside)
     centre = np.array([axes.y[-1], axes.x[-1]]) / 2

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.graph.csr import Subgraph
 from mapper.monitoring.stopping import Stop
 from mapper.partitioning.greedy_growing import grow_half
+from mapper.placement.legalise import Places
 from mapper.placement.region import Region
 
 
@@ -20,7 +20,7 @@ def place_by_bisection(
     rng: np.random.Generator,
     threads: int = 1,
     stop: Stop | None = None,
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+) -> Places:
     """Place every group on a core of the region: columns and rows on the chip, shape (groups,).
 
     A region with one usable core gets one group. Any other is cut across its longer side in the
@@ -52,19 +52,17 @@ def place_by_bisection(
 
 
 def _halves(area: Region) -> tuple[Region, Region]:
-    axes = area.axes
-    if axes.x[-1] - axes.x[0] >= axes.y[-1] - axes.y[0] and area.width > 1:
-        cut = area.width // 2
-        x, left = area.x + cut, area.width - cut
-        first, second = axes._replace(x=axes.x[:cut]), axes._replace(x=axes.x[cut:])
-        return (
-            Region(area.x, area.y, cut, area.height, area.usable[:, :cut], first),
-            Region(x, area.y, left, area.height, area.usable[:, cut:], second),
-        )
-    cut = area.height // 2
-    y, left = area.y + cut, area.height - cut
-    first, second = axes._replace(y=axes.y[:cut]), axes._replace(y=axes.y[cut:])
-    return (
-        Region(area.x, area.y, area.width, cut, area.usable[:cut], first),
-        Region(area.x, y, area.width, left, area.usable[cut:], second),
+    axes, width, height = area.axes, area.width, area.height
+    if axes.x[-1] - axes.x[0] >= axes.y[-1] - axes.y[0] and width > 1:
+        cut = width // 2
+        return _part(area, 0, 0, cut, height), _part(area, cut, 0, width - cut, height)
+    cut = height // 2
+    return _part(area, 0, 0, width, cut), _part(area, 0, cut, width, height - cut)
+
+
+def _part(area: Region, x: int, y: int, width: int, height: int) -> Region:
+    """Return a rectangle of a region; x, y : its corner within the region"""
+    usable = area.usable[y : y + height, x : x + width]
+    return Region(
+        area.x + x, area.y + y, width, height, usable, area.axes.window(x, y, width, height)
     )

@@ -18,20 +18,20 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 
 from mapper.placement.clock import ENDLESS, Clock
 from mapper.placement.component_packing import ComponentArea
 from mapper.placement.curves import SAMPLE, breadth_first, walk_best
 from mapper.placement.force import hops_of
-from mapper.placement.legalise import Splits, legalise, split_cells
-from mapper.placement.placer import Placed, Placer, Places, Problem
+from mapper.placement.legalise import Places, Splits, legalise, split_cells
+from mapper.placement.placer import Placed, Placer, Problem
 from mapper.placement.quadratic import pull_together
-from mapper.placement.traffic import Traffic, sampled
+from mapper.placement.traffic import Traffic, sampled, traffic_of
+from storage.arrays import Float64, Int64
 from storage.parallel import map_ordered
 
-Levels = list[tuple[Any, NDArray[np.int64]]]
+Levels = list[tuple[Any, Int64]]
 
 SKETCH, COARSE_SKETCH = 8192, 1024  # vertices on which rotations are compared
 PLANE = 16  # rotations in the plane of the first two vectors
@@ -99,7 +99,7 @@ def hierarchy(
     return levels
 
 
-def _ritz(matrix: Any, block: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+def _ritz(matrix: Any, block: Float64) -> tuple[Float64, ...]:
     """Return eigenvalues, vectors and residuals in the span of a block (Rayleigh and Ritz)."""
     block = block / np.sqrt(np.einsum("ij,ij->j", block, block))
     gram = np.einsum("ij,ik->jk", block, block)
@@ -114,9 +114,7 @@ def _ritz(matrix: Any, block: NDArray[np.float64]) -> tuple[NDArray[np.float64],
     return values, block, np.sqrt(np.einsum("ij,ij->j", residual, residual))
 
 
-def _filtered(
-    matrix: Any, block: NDArray[np.float64], cut: float, degree: int
-) -> NDArray[np.float64]:
+def _filtered(matrix: Any, block: Float64, cut: float, degree: int) -> Float64:
     """Apply a Chebyshev polynomial of the matrix, small on [-1, cut] and large above."""
     centre, half = (cut - 1) / 2, (cut + 1) / 2
     last = block
@@ -128,7 +126,7 @@ def _filtered(
 
 def eigenvectors(
     traffic: Traffic, count: int, rng: np.random.Generator, clock: Clock = ENDLESS
-) -> tuple[NDArray[np.float64], NDArray[np.float64], Levels]:
+) -> tuple[Float64, Float64, Levels]:
     """Return the first non-trivial eigenvectors of the random walk on a connected graph.
 
     Returns eigenvalues, shape (count,), vectors, shape (groups, count), and the hierarchy: matrices
@@ -167,9 +165,7 @@ def eigenvectors(
     return values[1:wanted], block[:, 1:wanted], levels
 
 
-def _sketch(
-    levels: Levels, vectors: NDArray[np.float64], limit: int
-) -> tuple[Traffic, NDArray[np.float64]]:
+def _sketch(levels: Levels, vectors: Float64, limit: int) -> tuple[Traffic, Float64]:
     """Return a coarse level of at most `limit` vertices, and the mean vectors of its vertices."""
     matrix, size = levels[0][0], np.ones(len(vectors))
     for (_, coarse), (after, _) in pairwise(levels):
@@ -179,14 +175,10 @@ def _sketch(
         sums = [np.bincount(coarse, column * size) for column in vectors.T]
         size = np.bincount(coarse, size).astype(np.float64)
         vectors = np.column_stack(sums) / size[:, None]
-    weights = np.rint(matrix.data).astype(np.int64)  # sums of integers
-    csr = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), weights
-    return Traffic(*csr, np.zeros(len(vectors))), vectors
+    return traffic_of(matrix), vectors
 
 
-def rotations(
-    vectors: int, rng: np.random.Generator, plane: int = PLANE
-) -> Iterator[NDArray[np.float64]]:
+def rotations(vectors: int, rng: np.random.Generator, plane: int = PLANE) -> Iterator[Float64]:
     """Yield matrices that rotate the vectors into two coordinates, each shape (vectors, 2).
 
     plane : number of matrices, the first ones, that rotate the first two vectors only
@@ -211,7 +203,7 @@ def place_by_spectrum(
     rng: np.random.Generator,
     threads: int = 1,
     clock: Clock = ENDLESS,
-) -> list[tuple[NDArray[np.int32], NDArray[np.int32]]]:
+) -> list[Places]:
     """Return the cheapest placements of connected groups, at most `effort.kept`.
 
     Rotations are ranked on a sketch by their cost after quadratic placement, because the cheapest
@@ -221,15 +213,13 @@ def place_by_spectrum(
     _, vectors, levels = eigenvectors(traffic, min(count, traffic.size - 1), rng, clock)
     vectors = vectors / np.sqrt((vectors**2).mean(axis=0))
 
-    def ranked(
-        size: int, rounds: int, turns: list[NDArray[np.float64]]
-    ) -> list[NDArray[np.float64]]:
+    def ranked(size: int, rounds: int, turns: list[Float64]) -> list[Float64]:
         sketch, means = _sketch(levels, vectors, size)
         every = np.arange(sketch.size) * traffic.size // sketch.size
         whole = sketch.size == traffic.size
         few = splits if whole else split_cells(splits.cells[every], splits.axes)
 
-        def cost(turn: NDArray[np.float64]) -> int:
+        def cost(turn: Float64) -> int:
             clock.check()
             places = legalise(few, np.einsum("ij,jk->ik", means, turn))
             if rounds:
@@ -246,7 +236,7 @@ def place_by_spectrum(
     if traffic.size >= SEARCHED and effort.searched > effort.kept:
         turns = ranked(SKETCH, 8, turns[: effort.searched])
 
-    def pulled(turn: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    def pulled(turn: Float64) -> Places:
         places = legalise(splits, np.einsum("ij,jk->ik", vectors, turn))
         return pull_together(traffic, splits, *places, effort.rounds, clock)
 

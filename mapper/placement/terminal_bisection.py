@@ -15,33 +15,21 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from chipsim.chip.machine import Axes
 from mapper.graph.csr import Csr
 from mapper.partitioning.multilevel_bisection import BisectionEffort, bisect_graph
 from mapper.placement.clock import ENDLESS, Clock
-from mapper.placement.legalise import split_cells
-from mapper.placement.placer import Placed, Placer, Places, Problem
+from mapper.placement.legalise import Places, on_cells, split_cells
+from mapper.placement.placer import Placed, Placer, Problem
 from mapper.placement.traffic import Traffic
+from storage.arrays import Float64, Int64
 
 MOST_WEIGHT = 1 << 20  # weights are scaled down to this, to avoid overflow of sums
 PIECES = 64  # pieces cut between two checks of the clock
+ROUNDS = 2  # rounds over all cuts of a stage
+EFFORT = BisectionEffort(tries=4, passes=3, smoothing=12)  # of each cut
 SMALL = 64  # pieces of up to this many groups are cut without smoothing
-
-
-@dataclass(frozen=True, slots=True)
-class CutEffort:
-    """Effort per cut.
-
-    rounds : rounds over all cuts of a stage
-    tries, passes, smoothing : of each cut, as in `mapper.partitioning`
-    """
-
-    rounds: int = 2
-    tries: int = 4
-    passes: int = 3
-    smoothing: int = 12
 
 
 @njit(cache=True, nogil=True)
@@ -134,7 +122,7 @@ def _cut(traffic, cuts, middles, order, centre, local, effort, state):
             centre[members[i], 1] = middles[k, at + 1]
 
 
-def _middles(places: NDArray[np.int64], cuts: NDArray[np.int64]) -> NDArray[np.float64]:
+def _middles(places: Int64, cuts: Int64) -> Float64:
     """Return mean coordinates of the cells of both sides of each cut, shape (cuts, 4)."""
     sums = np.concatenate([np.zeros((1, 2)), np.cumsum(places, axis=0)])
     found = []
@@ -143,19 +131,14 @@ def _middles(places: NDArray[np.int64], cuts: NDArray[np.int64]) -> NDArray[np.f
     return np.concatenate(found, axis=1)
 
 
-def _stages(cuts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+def _stages(cuts: Int64) -> Iterator[Int64]:
     """Yield sets of independent cuts: the whole, its sides, their sides and so on."""
     # pieces of a stage are in order; the next stage begins within one of them
     yield from np.split(cuts, 1 + np.flatnonzero(cuts[1:, 0] < cuts[:-1, 2]))
 
 
 def place_by_cuts(
-    traffic: Traffic,
-    cells: NDArray[np.int64],
-    axes: Axes,
-    effort: CutEffort,
-    rng: np.random.Generator,
-    clock: Clock = ENDLESS,
+    traffic: Traffic, cells: Int64, axes: Axes, rng: np.random.Generator, clock: Clock = ENDLESS
 ) -> Places:
     """Return columns and rows, one of the cells, shape (groups, 2), for each group.
 
@@ -166,34 +149,27 @@ def place_by_cuts(
     places = axes.places(splits.cells)
     scale = max(1.0, float(traffic.weights.max(initial=0)) / MOST_WEIGHT)
     scaled = traffic._replace(weights=np.rint(traffic.weights / scale).astype(np.int64))
-    each = BisectionEffort(effort.tries, effort.passes, effort.smoothing)
     order = rng.permutation(n)
     centre = np.tile(places.mean(axis=0), (n, 1))
     local = np.full(n, -1, np.int64)
     state = rng.integers(1, 1 << 62, 1).astype(np.uint64)
     for stage in _stages(splits.cuts):
         middles = _middles(places, stage)
-        for _ in range(effort.rounds if len(stage) > 1 else 1):
+        for _ in range(ROUNDS if len(stage) > 1 else 1):
             for k in range(0, len(stage), PIECES):
                 clock.check()
                 some = slice(k, k + PIECES)
-                _cut(scaled, stage[some], middles[some], order, centre, local, each, state)
-    x, y = np.empty(n, np.int32), np.empty(n, np.int32)
-    x[order], y[order] = splits.cells[:, 0], splits.cells[:, 1]
-    return x, y
+                _cut(scaled, stage[some], middles[some], order, centre, local, EFFORT, state)
+    return on_cells(order, splits.cells)
 
 
 @dataclass(frozen=True, slots=True)
 class BisectionPlacer(Placer):
     """Cuts the whole region, connected or not: unconnected groups do not attract each other."""
 
-    effort: CutEffort
-
     def place(
         self, problem: Problem, start: Placed | None, rng: np.random.Generator
     ) -> Iterator[Placed]:
         cells = np.argwhere(problem.region.usable.T)
         axes = problem.region.axes
-        yield problem.placed(
-            *place_by_cuts(problem.traffic, cells, axes, self.effort, rng, problem.clock)
-        )
+        yield problem.placed(*place_by_cuts(problem.traffic, cells, axes, rng, problem.clock))

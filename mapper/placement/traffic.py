@@ -15,14 +15,14 @@ neurons, three of four pairs. If these count as outstanding, the eigenvectors gi
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from chipsim.chip.machine import STRAIGHT, Axes
 from mapper.graph.csr import Subgraph
+from storage.arrays import Float64, Int32, Int64
 
 DENSE = 192  # mean connections per group above which a background is considered
 OUTSTANDING = 12.0  # ratio to the background; 1 in 160,000 exponential weights exceeds it
@@ -39,18 +39,25 @@ class Traffic(NamedTuple):
     mass : ndarray[float64], shape (groups,), b_u / sqrt(sum(b)); zero if nothing was split off
     """
 
-    indptr: NDArray[np.int64]
-    ids: NDArray[np.int32]
-    weights: NDArray[np.int64]
-    mass: NDArray[np.float64]
+    indptr: Int64
+    ids: Int32
+    weights: Int64
+    mass: Float64
 
     @property
-    def csr(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+    def csr(self) -> tuple[Int64, Int32, Int64]:
         return self.indptr, self.ids, self.weights
 
     @property
     def size(self) -> int:
         return self.indptr.size - 1
+
+
+def traffic_of(matrix: Any) -> Traffic:
+    """Return the traffic in a sparse matrix of sums of integers, without background."""
+    weights = np.rint(matrix.data).astype(np.int64)
+    indptr, ids = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+    return Traffic(indptr, ids, weights, np.zeros(matrix.shape[0]))
 
 
 class Background(NamedTuple):
@@ -60,14 +67,12 @@ class Background(NamedTuple):
     columns, rows : ndarray[float64], cost of a unit of mass in every column and row
     """
 
-    mass: NDArray[np.float64]
-    columns: NDArray[np.float64]
-    rows: NDArray[np.float64]
+    mass: Float64
+    columns: Float64
+    rows: Float64
 
 
-def background_cost(
-    mass: NDArray[np.float64], position: NDArray[np.int32], at: NDArray[np.int32], around: int
-) -> NDArray[np.float64]:
+def background_cost(mass: Float64, position: Int32, at: Int32, around: int) -> Float64:
     """Return the cost of a unit of mass in each column (or row), shape (columns,).
 
     at, around : coordinates of the columns, and the circumference
@@ -75,16 +80,16 @@ def background_cost(
     weight = np.bincount(position, weights=mass, minlength=at.size)
     if around != STRAIGHT:
         straight = np.abs(at[:, None].astype(np.int64) - at)
-        found: NDArray[np.float64] = np.minimum(straight, around - straight) @ weight
+        found: Float64 = np.minimum(straight, around - straight) @ weight
         return found
     before = np.append(0, weight.cumsum()[:-1])
     # away from the mass before, closer to the rest
     step = (2 * before[1:] - weight.sum()) * np.diff(at)
-    cost: NDArray[np.float64] = np.append(0.0, step.cumsum())
+    cost: Float64 = np.append(0.0, step.cumsum())
     return cost + (weight * (at - at[0])).sum()
 
 
-def background_of(mass: NDArray[np.float64], spot: NDArray[np.int32], axes: Axes) -> Background:
+def background_of(mass: Float64, spot: Int32, axes: Axes) -> Background:
     """Return the background of groups at these columns and rows, shape (groups, 2)."""
     if not mass.any():  # fast path: most graphs, called hundreds of times
         return Background(mass, np.zeros(axes.x.size), np.zeros(axes.y.size))
@@ -146,10 +151,8 @@ def split_traffic(groups: Subgraph) -> Traffic:
         return Traffic(*csr, nothing)
     if count.sum() * SPARSER > groups.ids.size and not is_sample:
         return Traffic(*csr, nothing)
-    indptr = np.zeros(n + 1, np.int64)
-    np.cumsum(count, out=indptr[1:])
-    ids = np.empty(indptr[-1], np.int32)
-    weights = np.empty(indptr[-1], np.int64)
+    indptr = np.append(0, np.cumsum(count))
+    ids, weights = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.int64)
     _outstanding(*csr, mass, OUTSTANDING, least, indptr, ids, weights)
     return Traffic(indptr, ids, weights, rest / np.sqrt(max(1.0, rest.sum())))
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from chipsim.traffic.arrays import Traffic, Units, measure
 from chipsim.traffic.sweep import Swept
 from mapper.monitoring.callbacks import Advance, ignore
+from storage.arrays import Int32
 from storage.graph import Csr
 from storage.store.network import RATE, NetworkFile
 
@@ -22,7 +22,7 @@ REMEMBERED = 2  # number of mappings: before and after a refinement
 def measure_network(
     network: NetworkFile,
     chip: Chip,
-    core: NDArray[np.int32],
+    core: Int32,
     threads: int = 1,
     scratch: Path | None = None,
     advance: Advance = ignore,
@@ -57,11 +57,11 @@ class Measurements:
 
     def __init__(self, network: NetworkFile, chip: Chip, threads: int) -> None:
         self._network, self._chip, self._threads = network, chip, threads
-        self._last: list[tuple[NDArray[np.int32], Traffic]] = []
+        self._last: list[tuple[Int32, Traffic]] = []
 
     def measure(
         self,
-        core: NDArray[np.int32],
+        core: Int32,
         scratch: Path | None = None,
         advance: Advance = ignore,
         swept: Iterable[Swept] | None = None,
@@ -75,7 +75,7 @@ class Measurements:
             self._last = [*self._last[-REMEMBERED + 1 :], (core.copy(), traffic)]
         return traffic
 
-    def known(self, core: NDArray[np.int32]) -> Traffic | None:
+    def known(self, core: Int32) -> Traffic | None:
         """Return the traffic of a mapping that was measured recently, or None."""
         for last, traffic in self._last:
             if np.array_equal(last, core):

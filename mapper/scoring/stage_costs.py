@@ -17,34 +17,23 @@ from numpy.typing import NDArray
 
 from chipsim.chip.machine import Axes, flat_axes
 from chipsim.traffic.arrays import Traffic
+from mapper.graph.affinity import cut_of
 from mapper.graph.csr import Subgraph
 from mapper.graph.rows import HeldRows, Rows
 from mapper.monitoring.monitor import Monitor, Observer
 from mapper.monitoring.threads import ThreadTeam
+from storage.arrays import Int32
 
 SPARED = 16  # one chunk on disk in SPARED is scanned
 LEAST_CHUNKS = 16  # chunks that are scanned, at least
 
-Int32 = NDArray[np.int32]
 Places = tuple[NDArray[Any], NDArray[Any]]
 
 
 @njit(cache=True, nogil=True)
-def _cut(first, indptr, ids, weights, part):
-    """Sum the weights from the rows of a chunk to other parts."""
-    cut = np.int64(0)
-    for i in range(indptr.size - 1):
-        row = ids[indptr[i] : indptr[i + 1]]
-        row_weights = weights[indptr[i] : indptr[i + 1]]
-        own = part[first + i]
-        for e in range(row.size):
-            cut += row_weights[e] if part[np.uint32(row[e])] != own else 0
-    return cut
-
-
-@njit(cache=True, nogil=True)
-def _cut_and_hops(first, indptr, ids, weights, part, x, y):
+def _cut_and_hops(chunk, part, x, y):
     """Sum weights, and weights times distance; x, y : ndarray[int32], position of every part."""
+    first, indptr, ids, weights = chunk
     cut = np.int64(0)
     hops = np.int64(0)
     for i in range(indptr.size - 1):
@@ -90,10 +79,9 @@ def estimate(
 
     def count(index: int) -> tuple[int, int, int]:
         chunk = rows.read(index)
-        links = chunk.first, chunk.indptr, chunk.ids, chunk.weights
         if axes is None:
-            return int(_cut(*links, part)), 0, chunk.vertices
-        cut, hops = _cut_and_hops(*links, part, *axes)
+            return int(cut_of(chunk, part)), 0, chunk.vertices
+        cut, hops = _cut_and_hops(chunk, part, *axes)
         return int(cut), int(hops), chunk.vertices
 
     sums = [0, 0, 0]

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from chipsim.traffic.sweep import Sweep, Swept
@@ -22,6 +21,7 @@ from mapper.graph.network_rows import open_same
 from mapper.graph.rows import StreamedRows
 from mapper.monitoring.monitor import Monitor
 from mapper.scoring.measure import OutgoingSynapses
+from storage.arrays import Int32
 from storage.scratch.scratch import Scratch
 from storage.store.network import RATE, NetworkFile
 
@@ -81,11 +81,7 @@ class SweepHere:
 
 
 def sweep_on(
-    workers: Workers,
-    network: NetworkFile,
-    chip: Chip,
-    core: NDArray[np.int32],
-    monitor: Monitor,
+    workers: Workers, network: NetworkFile, chip: Chip, core: Int32, monitor: Monitor
 ) -> Iterator[Swept]:
     """Yield the sums that workers gather over all blocks; each receives all cores once.
 

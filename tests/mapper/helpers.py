@@ -129,6 +129,24 @@ def rows_of(graph: MemoryGraph) -> HeldRows:
     return HeldRows(indptr, ids, weights.astype(np.int32), graph.vertex_sizes())
 
 
+def heavy_clusters() -> tuple[MemoryGraph, NDArray[np.int32]]:
+    """Return two clusters of eight with heavy connections between them, and one light connection.
+
+    The sum of the weights of a cluster is too large for 32 bits.
+    """
+    heavy = [(i, 8 + j) for i in range(8) for j in range(8)]
+    source, target = np.array([*heavy, (0, 16)]).T
+    weight = np.r_[np.full(64, 2**27), 5]
+    cluster = np.repeat(np.arange(3), (8, 8, 1)).astype(np.int32)
+    return MemoryGraph.from_edges(17, source, target, weight, undirected=True), cluster
+
+
+def random_clusters(rng: np.random.Generator, n: int, count: int) -> NDArray[np.int32]:
+    """Return a cluster of every vertex; no cluster is empty."""
+    rest = rng.integers(0, count, n - count)
+    return rng.permutation(np.r_[np.arange(count), rest]).astype(np.int32)
+
+
 def heavy_graph(rng: np.random.Generator, n: int, *, sizes: int = 1) -> MemoryGraph:
     """Return a ring and random edges with weights so large that equal sums are unlikely."""
     ring = np.arange(n)

@@ -181,7 +181,7 @@ def test_the_result_does_not_depend_on_threads_and_memory(
             return contract(graph, cluster, count, scratch, name, memory, threads)
 
         monkeypatch.setattr("mapper.methods.classic.contract", limited)
-        monkeypatch.setattr("mapper.partitioning.hierarchy.contract", limited)
+        monkeypatch.setattr("mapper.partitioning.classic.contract", limited)
         mapped(path, chip, folder / f"{k}", seed=5, threads=threads)
         bytes_of.append((folder / f"{k}" / MAPPING).read_bytes())
         assert (sum(spilled) > 0) == (memory == 1 << 10)

@@ -1,5 +1,4 @@
-"""Reference implementation of `mapper.limits.exchange`: everything is recounted after every
-move."""
+"""Reference implementation of `mapper.limits.exchange` and `relief`: recounts after every move."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ from mapper.placement.classes import Classes
 from mapper.placement.clock import ENDLESS, Clock
 from mapper.placement.placer import Placed, Placer, Problem
 from mapper.random_numbers import draw
+from storage.arrays import Float64, Int32, Int64
 from storage.parallel import map_ordered
 
 PROPOSAL, SWAP, ENTRY = 35.0, 100.0, 0.6  # nanoseconds, measured
@@ -143,7 +144,7 @@ def _anneal_classes(graph, cells, number, at, axes, table, proposals, state):
 
 
 def class_tables(
-    classes: Classes, cells: NDArray[np.int32], at: NDArray[np.int64], axes: Axes
+    classes: Classes, cells: Int32, at: Int64, axes: Axes
 ) -> tuple[NDArray[np.float32], float]:
     """Return the tables of the classes, and the cost of the placement in mean weights."""
     shape = axes.shape
@@ -159,11 +160,11 @@ def class_tables(
 
 def anneal_classes(
     classes: Classes,
-    cells: NDArray[np.int32],
-    at: NDArray[np.int64],
+    cells: Int32,
+    at: Int64,
     axes: Axes,
     work: float,
-    temperatures: NDArray[np.float64],
+    temperatures: Float64,
     rng: np.random.Generator,
     clock: Clock = ENDLESS,
 ) -> None:
@@ -231,9 +232,7 @@ class ClassPlacer(Placer):
             yield problem.placed(spot[:, 0].copy(), spot[:, 1].copy())
 
 
-def exchange(
-    problem: Problem, classes: Classes, spot: NDArray[np.int32], rng: np.random.Generator
-) -> None:
+def exchange(problem: Problem, classes: Classes, spot: Int32, rng: np.random.Generator) -> None:
     """Reassign the cells of each class to its members optimally; `spot` is changed.
 
     Classes of one colour are not connected, so they are processed in parallel.
@@ -242,12 +241,12 @@ def exchange(
     busy = np.diff(problem.groups.indptr) > 0
     members = classes.members()
 
-    def run(chunk: NDArray[np.int64]) -> None:
+    def run(chunk: Int64) -> None:
         if not problem.clock.over():
             exchange_members(*csr, chunk, spot, problem.region.axes)
 
     for colour in classes.coloured():
-        chunks: list[NDArray[np.int64]] = []
+        chunks: list[Int64] = []
         for a in colour:
             mixed = rng.permutation(members[a])
             if busy[mixed[0]]:

@@ -39,6 +39,7 @@ from mapper.placement.force import hops_of
 from mapper.placement.placer import Placed, Placer, Problem
 from mapper.placement.traffic import Traffic, background_of
 from mapper.random_numbers import draw
+from storage.arrays import Int32, Mask
 from storage.parallel import map_ordered
 
 PROPOSAL, SWAP, NEIGHBOUR, ENTRY = 60.0, 200.0, 20.0, 3.0  # nanoseconds, measured
@@ -197,11 +198,7 @@ def _cuts(length: int, side: int, rng: np.random.Generator) -> list[int]:
 
 
 def _tiles(
-    at: NDArray[np.int32],
-    busy: NDArray[np.bool_],
-    sides: tuple[int, int],
-    axes: Axes,
-    rng: np.random.Generator,
+    at: Int32, busy: Mask, sides: tuple[int, int], axes: Axes, rng: np.random.Generator
 ) -> list[MeshTile]:
     """Return tiles that cover the mesh, those with most work first."""
     height, width = at.shape
@@ -221,8 +218,8 @@ def _tiles(
 
 def anneal(
     traffic: Traffic,
-    x: NDArray[np.int32],
-    y: NDArray[np.int32],
+    x: Int32,
+    y: Int32,
     axes: Axes,
     schedule: Schedule,
     rng: np.random.Generator,
@@ -283,8 +280,8 @@ def anneal(
 
 def _round(
     traffic: Traffic,
-    spot: NDArray[np.int32],
-    at: NDArray[np.int32],
+    spot: Int32,
+    at: Int32,
     tiles: list[MeshTile],
     table: NDArray[np.float32],
     proposals: Proposals,
@@ -331,7 +328,7 @@ def _round(
     return sum(made for made, _ in counts), sum(tried for _, tried in counts)
 
 
-def total_cost(traffic: Traffic, spot: NDArray[np.int32], axes: Axes) -> float:
+def total_cost(traffic: Traffic, spot: Int32, axes: Axes) -> float:
     """Return twice the cost of connections and background."""
     cost = float(hops_of(traffic.csr, spot[:, 0], spot[:, 1], axes))
     if not traffic.mass.any():

@@ -15,6 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from chipsim.chip.machine import Axes
+from storage.arrays import Int32, Int64
 
 STEADY = 0.44  # target share of accepted moves
 CHANCES = 1 << 30  # range of the random number that decides acceptance
@@ -65,9 +66,9 @@ class MeshTile(NamedTuple):
     axes : coordinates of all columns and rows
     """
 
-    box: NDArray[np.int64]
-    members: NDArray[np.int32]
-    movers: NDArray[np.int32]
+    box: Int64
+    members: Int32
+    movers: Int32
     state: NDArray[np.uint64]
     axes: Axes
 

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from chipsim.chip.machine import STRAIGHT
 from mapper.graph.distance import along
 from mapper.placement.annealing.schedule import CHANCES, HOPELESS, allowance
 from mapper.random_numbers import draw
+from storage.arrays import Float64, Int32, Int64
 
 
 class Local(NamedTuple):
@@ -32,12 +32,12 @@ class Local(NamedTuple):
         changed
     """
 
-    indptr: NDArray[np.int64]
-    ids: NDArray[np.int32]
-    weights: NDArray[np.float64]
-    place: NDArray[np.int32]
-    where: NDArray[np.int32]
-    at: NDArray[np.int32]
+    indptr: Int64
+    ids: Int32
+    weights: Float64
+    place: Int32
+    where: Int32
+    at: Int32
 
 
 @njit(cache=True, nogil=True)

@@ -24,15 +24,7 @@ class OwnRows(Rows):
 
     def __init__(self, rows: Rows, mine: set[int]) -> None:
         self._rows, self._mine, self._sizes = rows, mine, rows.sizes
-        self.entries = rows.entries
-
-    @property
-    def block_size(self) -> int:
-        return self._rows.block_size
-
-    @property
-    def chunks(self) -> int:
-        return self._rows.chunks
+        self.entries, self.block_size = rows.entries, rows.block_size
 
     def degrees(self) -> NDArray[np.int32]:
         raise AssertionError("must not be called")

@@ -14,8 +14,14 @@ from mapper.graph.rows import Rows, StreamedRows
 from mapper.graph.sampled_contraction import MAX_ROW, contract_sampled
 from mapper.monitoring.threads import ThreadTeam
 from storage.scratch.scratch import Scratch
-from storage.store.memory import MemoryGraph
-from tests.mapper.helpers import Links, links_of, random_graph, rows_of
+from tests.mapper.helpers import (
+    Links,
+    heavy_clusters,
+    links_of,
+    random_clusters,
+    random_graph,
+    rows_of,
+)
 from tests.reference import streamed as naive
 from tests.seeds import seeds
 
@@ -52,14 +58,12 @@ def test_rows_of_clusters(seed: int, tmp_path: Path) -> None:
     graph = random_graph(rng, n, largest=9, sizes=4, block_size=int(rng.integers(1, 20)))
     rows = StreamedRows(graph, graph.vertex_sizes(), 0)
     count = int(rng.integers(1, n + 1))
-    cluster = rng.permutation(np.r_[np.arange(count), rng.integers(0, count, n - count)])
+    cluster = random_clusters(rng, n, count)
     sample = int(rng.integers(1, 9)), int(rng.integers(1000))
     twin = expected(rows, cluster.tolist(), count, sample)
     for threads, memory in ((1, 1 << 20), (3, 1 << 20), (2, 1 << 12)):
         folder = tmp_path / f"{threads} {memory}"
-        links, found = contracted(
-            rows, cluster.astype(np.int32), count, sample, folder, threads, memory
-        )
+        links, found = contracted(rows, cluster, count, sample, folder, threads, memory)
         assert links == twin
         assert found.sizes.tolist() == [int(rows.sizes[cluster == c].sum()) for c in range(count)]
     assert [len(links) for links in twin] == [len({d for d, _ in links}) for links in twin]
@@ -82,13 +86,8 @@ def test_contraction_into_scratch_equals_contraction_into_memory(tmp_path: Path)
 
 
 def test_all_weights_are_shifted_if_a_sum_is_too_large(tmp_path: Path) -> None:
-    """Two clusters of eight with heavy connections between them, and one light connection."""
-    heavy = [(i, 8 + j) for i in range(8) for j in range(8)]
-    source, target = np.array([*heavy, (0, 16)]).T
-    weight = np.r_[np.full(64, 2**27), 5]
-    rows = rows_of(MemoryGraph.from_edges(17, source, target, weight, undirected=True))
-    cluster = np.repeat(np.arange(3), (8, 8, 1)).astype(np.int32)
-    links, _ = contracted(rows, cluster, 3, (1, 0), tmp_path / "scratch")
+    graph, cluster = heavy_clusters()
+    links, _ = contracted(rows_of(graph), cluster, 3, (1, 0), tmp_path / "scratch")
     heaviest = links[0][0][1]
     assert links == [[(1, heaviest), (2, 1)], [(0, heaviest)], [(0, 1)]]
     assert 2**26 < heaviest < MAX_ROW

@@ -37,7 +37,7 @@ from storage.scratch.run_file import write_run
 from storage.scratch.scratch import Scratch
 from storage.store.memory import MemoryGraph
 from tests.mapper.distributed.stand_in import StandIn
-from tests.mapper.helpers import links_of, random_graph
+from tests.mapper.helpers import heavy_clusters, links_of, random_clusters, random_graph
 from tests.seeds import seeds
 
 
@@ -131,8 +131,7 @@ def test_two_levels_equal_one_process(
         with ExitStack() as held:
             for depth in range(2):
                 count = max(1, rows.vertices // int(rng.integers(1, 4)))
-                extra = rng.integers(0, count, rows.vertices - count)
-                cluster = rng.permutation(np.r_[np.arange(count), extra]).astype(np.int32)
+                cluster = random_clusters(rng, rows.vertices, count)
                 sample = int(rng.integers(1, 9)), depth
                 rows = held.enter_context(contracted(rows, executor, cluster, count, sample))
                 local = by_one_process(local, cluster, count, sample, tmp_path / str(depth))
@@ -147,19 +146,8 @@ def require_nothing_left(engine: StandIn) -> None:
     assert len(list(engine.folder.glob("mapper-*/scratch"))) == len(engine.addresses())
 
 
-def heavy_graph() -> tuple[MemoryGraph, np.ndarray]:
-    """Three clusters: two of eight with heavy connections between them, and one light
-    connection.
-    """
-    heavy = [(i, 8 + j) for i in range(8) for j in range(8)]
-    source, target = np.array([*heavy, (0, 16)]).T
-    weight = np.r_[np.full(64, 2**27), 5]
-    cluster = np.repeat(np.arange(3), (8, 8, 1)).astype(np.int32)
-    return MemoryGraph.from_edges(17, source, target, weight, undirected=True), cluster
-
-
 def test_all_weights_are_shifted_if_a_sum_is_too_large(tmp_path: Path) -> None:
-    graph, cluster = heavy_graph()
+    graph, cluster = heavy_clusters()
     with StandIn(tmp_path, 2) as engine:
         one = OnWorkers.of(engine, graph)
         local = by_one_process(one.rows, cluster, 3, (1, 0), tmp_path / "local")

@@ -28,7 +28,14 @@ from mapper.graph.sampled_contraction import (
 )
 from mapper.monitoring.threads import ThreadTeam
 from storage.store.memory import MemoryGraph
-from tests.mapper.helpers import adjacency, links_of, random_graph, rows_of
+from tests.mapper.helpers import (
+    adjacency,
+    heavy_clusters,
+    links_of,
+    random_clusters,
+    random_graph,
+    rows_of,
+)
 from tests.reference import streamed as naive
 from tests.reference.partitioning import merged, relabel
 from tests.seeds import seeds
@@ -49,11 +56,6 @@ def exact(rows: Rows, cluster: np.ndarray) -> Pairs:
     """Return the exact sum of connections between clusters, without weights of 0."""
     triples = relabel(0, links_of(rows), cluster.tolist())
     return {pair: w for pair, w in merged(triples).items() if w}
-
-
-def random_clusters(rng: np.random.Generator, n: int, count: int) -> np.ndarray:
-    rest = rng.integers(0, count, n - count)
-    return rng.permutation(np.r_[np.arange(count), rest]).astype(np.int32)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -203,14 +205,9 @@ def test_any_number_of_threads_gives_the_same_sample() -> None:
 
 
 def test_all_weights_are_shifted_if_a_sum_is_too_large() -> None:
-    """Two clusters of eight with heavy connections between them, and one light connection."""
-    heavy = [(i, 8 + j) for i in range(8) for j in range(8)]
-    source, target = np.array([*heavy, (0, 16)]).T
-    weight = np.r_[np.full(64, 2**27), 5]
-    rows = rows_of(MemoryGraph.from_edges(17, source, target, weight, undirected=True))
-    cluster = np.repeat(np.arange(3), (8, 8, 1)).astype(np.int32)
+    graph, cluster = heavy_clusters()
     with ThreadTeam(1) as team:
-        pairs = pairs_of(contract_sampled(rows, cluster, 3, 1, 0, team))
+        pairs = pairs_of(contract_sampled(rows_of(graph), cluster, 3, 1, 0, team))
     assert pairs == {(d, c): w for (c, d), w in pairs.items()}
     assert pairs[0, 2] == 1  # an existing connection never vanishes
     assert 2**26 < pairs[0, 1] < MAX_ROW

@@ -16,16 +16,17 @@ from mapper.graph.rows import HeldRows, Rows, StreamedRows
 from mapper.hop_refinement import tiles
 from mapper.hop_refinement.mesh import ADJACENT, DIAGONAL, CoreMesh
 from mapper.hop_refinement.multilevel import pairwise_fm
-from mapper.hop_refinement.pairwise_fm import (
-    Batch,
-    _exchange,
-    _pair_graph,
-    _settle,
-    pairwise_fm_round,
-)
+from mapper.hop_refinement.pairwise_fm import Batch, _exchange, _pair_graph, _settle
 from mapper.hop_refinement.partners import PARTNERS, _colour, pairs_of, partners
-from mapper.hop_refinement.tiles import exchange_in_tiles, tile_of_cores, tiles_of
+from mapper.hop_refinement.tiles import (
+    CoreTile,
+    exchange_in_tiles,
+    pairwise_fm_round,
+    tile_of_cores,
+    tiles_of,
+)
 from mapper.hop_refinement.v_cycle import refine_by_v_cycle
+from mapper.monitoring.callbacks import Advance, ignore
 from mapper.monitoring.threads import ThreadTeam
 from tests.mapper.helpers import adjacency, grid_graph, lists_of, rows_of
 from tests.mapper.hop_refinement.cases import (
@@ -187,21 +188,30 @@ def test_exchanges_in_tiles(seed: int, small: bool, monkeypatch: pytest.MonkeyPa
     found: list[list[int]] = []
     streamed = StreamedRows(graph, graph.vertex_sizes(), 0)
     for memory, threads in ((0, 1), (300, 2), (1 << 20, 3), (1 << 20, 1)):
-        own, rng = core.copy(), np.random.default_rng(seed)
         with ThreadTeam(threads) as team:
-            sets = pairs_of(streamed, own, mesh, True, team)
-            colours = tiles_of(streamed, own, mesh, memory, bool(seed % 2), team)
-            exchange_in_tiles(colours, mesh, own, streamed.sizes, sets, 1, rng, team)
+            own, colours = exchanged(
+                streamed, core, mesh, memory, team, seed=seed, turned=bool(seed % 2)
+            )
         assert (load_of(streamed, own, mesh) <= np.maximum(mesh.capacities, 0)).all()
         found.append(own.tolist())
     assert all(one == found[0] for one in found)
     if not small:
         assert sum(map(len, colours)) == bool(streamed.entries)
-        rows, own, rng = rows_of(graph), core.copy(), np.random.default_rng(seed)
         with ThreadTeam(1) as team:
-            colours = tiles_of(rows, own, mesh, 0, False, team)
-            exchange_in_tiles(colours, mesh, own, rows.sizes, sets, 1, rng, team)
+            own, _ = exchanged(rows_of(graph), core, mesh, 0, team, seed=seed)
         assert own.tolist() == found[0]
+
+
+def exchanged(
+    rows: Rows, core: np.ndarray, mesh: CoreMesh, memory: int, team: ThreadTeam, *, seed: int = 0,
+    turned: bool = False, fixed: np.ndarray | None = None, advance: Advance = ignore,
+) -> tuple[np.ndarray, list[list[CoreTile]]]:  # fmt: skip
+    """Return the cores after a round of exchanges, and its tiles."""
+    own, rng = core.copy(), np.random.default_rng(seed)
+    sets = pairs_of(rows, own, mesh, True, team)
+    colours = tiles_of(rows, own, mesh, memory, turned, team, advance)
+    exchange_in_tiles(colours, mesh, own, rows.sizes, sets, 1, rng, team, fixed)
+    return own, colours
 
 
 def thrown_about(cores: int, share: float) -> tuple[Rows, np.ndarray, CoreMesh]:
@@ -244,10 +254,7 @@ def test_tiles_that_fit_are_read_together(
     monkeypatch.setattr(tiles, "TILE_ENTRIES", 300)
     visited: list[int] = []
     with ThreadTeam(1) as team:
-        sets = pairs_of(rows, core, mesh, True, team)
-        colours = tiles_of(rows, core, mesh, memory, False, team, visited.append)
-        rng = np.random.default_rng(0)
-        exchange_in_tiles(colours, mesh, core, rows.sizes, sets, 1, rng, team)
+        exchanged(rows, core, mesh, memory, team, advance=visited.append)
     assert sum(visited) == reads * rows.entries
 
 
@@ -323,11 +330,7 @@ def test_rounds_keep_the_capacity(case: Case, seed: int, threads: int) -> None:
     results = []
     for count in (1, threads):
         with ThreadTeam(count) as team:
-            found = core.copy()
-            rng = np.random.default_rng(seed)
-            sets = pairs_of(rows, found, mesh, True, team)
-            colours = tiles_of(rows, found, mesh, 0, False, team)
-            exchange_in_tiles(colours, mesh, found, rows.sizes, sets, 1, rng, team, fixed)
+            found, _ = exchanged(rows, core, mesh, 0, team, seed=seed, fixed=fixed)
             found = refine_by_v_cycle(rows, found, mesh, EFFORT, seed, team, fixed)
         assert (found[fixed] == core[fixed]).all()
         assert (load_of(rows, found, mesh) <= mesh.capacities).all()

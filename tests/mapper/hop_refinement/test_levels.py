@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mapper.graph.members import Members
 from mapper.graph.rows import StreamedRows
 from mapper.hop_refinement import multilevel
 from mapper.hop_refinement.annealing import TO_NEIGHBOUR as NEAR_CORES
-from mapper.hop_refinement.annealing import Cooling, CoreLists, _anneal_vertices, anneal_mapping
-from mapper.hop_refinement.hop_cost import _hop_cost, hop_cost
-from mapper.hop_refinement.mesh import CoreMesh, _apart
+from mapper.hop_refinement.annealing import Cooling, _anneal_vertices, anneal_mapping
+from mapper.hop_refinement.mesh import CoreMesh, _apart, _hop_cost, hop_cost
 from mapper.hop_refinement.multilevel import (
     Levels,
     RefinementEffort,
@@ -229,7 +229,7 @@ def test_annealing(case: Case, seed: int, temperature: float) -> None:
     found, load = core.copy(), load_of(rows, core, mesh)
     state = np.array([2 * seed + 1], np.uint64)
     result = _anneal_vertices(
-        rows.whole, rows.sizes, found, mesh.grid, load, CoreLists(members, count, place), 150,
+        rows.whole, rows.sizes, found, mesh.grid, load, Members(members, count, place), 150,
         temperature, state,
     )  # fmt: skip
     assert found.tolist() == expected

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mapper.executors.shard import State
 from mapper.graph.rows import StreamedRows
 from mapper.hop_refinement.gains import MUCH_BETTER, SeekHops, Sums, _best_hops, _walk, _walk_round
 from tests.mapper.helpers import adjacency, rows_of
@@ -63,10 +64,10 @@ def test_best_hops(seed: int) -> None:
             assert [tuple(move) for move in moves[:, :found].T.tolist()] == expected[0]
             assert (paid, everything) == expected[1:]
             seeker = SeekHops(mesh)
-            sought = seeker.seek(chunk, core, load, sizes)
+            sought = seeker.seek(chunk, State(core, load, sizes))
             assert sought.table.tolist() == moves[:, :found].tolist()
             assert (sought.outside, sought.everything) == (paid, everything)
             fixed = np.random.default_rng(seed).random(core.size) < 0.3
             freely = SeekHops(mesh, fixed)
             left = [move for move in sought.table.T.tolist() if not fixed[move[0]]]
-            assert freely.seek(chunk, core, load, sizes).table.T.tolist() == left
+            assert freely.seek(chunk, State(core, load, sizes)).table.T.tolist() == left

@@ -12,6 +12,7 @@ from mapper.hypergraph.fm import (
     ENOUGH,
     FmSearch,
     _best_target,
+    _clear,
     _grow,
     _move,
     _search,
@@ -24,7 +25,7 @@ from mapper.hypergraph.hypergraph import Hypergraph, connectivity
 from mapper.hypergraph.partition import PartitionEffort, partition_hypergraph
 from mapper.hypergraph.rebisection import PairEffort, rebisect_pairs
 from mapper.hypergraph.tree_refinement import TreeEffort, refine_by_trees
-from mapper.hypergraph.trees import TreePrices, _change, _put, anneal_trees, new_trees
+from mapper.hypergraph.trees import TreePrices, _change, _put, anneal_trees, new_trees, total_hops
 from mapper.monitoring.threads import ThreadTeam
 from tests.reference import hypergraph as naive
 from tests.reference.machine import random_plane
@@ -40,6 +41,14 @@ def case(seed: int, parts: int = 3) -> tuple[naive.Nets, Hypergraph, State, np.r
     part = rng.integers(0, parts, n).astype(np.int32)
     room = np.full(parts, int(graph.sizes.sum()) // parts + 3)
     return nets, graph, new_state(graph, part, room), rng
+
+
+def tight_mesh(graph: Hypergraph, rng: np.random.Generator) -> tuple[np.ndarray, CoreMesh]:
+    """Return random cores on a mesh with little slack, whose last core is unused if it is empty."""
+    core = rng.integers(0, 6, graph.vertices).astype(np.int32)
+    room = np.maximum(np.bincount(core, weights=graph.sizes, minlength=6), 3).astype(np.int64)
+    room[5] = 0 if not np.any(core == 5) else room[5]
+    return core, CoreMesh(3, 2, room)
 
 
 def check(nets: naive.Nets, state: State) -> None:
@@ -61,9 +70,7 @@ def test_gains_stay_correct(seed: int) -> None:
     nets, graph, state, rng = case(seed)
     check(nets, state)
     queue = new_queue(graph.vertices)
-    queue.locked[:] = 0
-    queue.place[:] = -1
-    queue.target[:] = -1
+    _clear(queue)
     for _ in range(12):
         v = int(rng.integers(graph.vertices))
         others = [k for k in range(3) if k != state.part[v]]
@@ -86,9 +93,7 @@ def test_moves_keep_the_best_of_the_queued_ones(seed: int, late: bool) -> None:
     _, graph, state, rng = case(seed, 5)
     state.capacities[:] = 100  # full parts are found at the time of a move
     queue = new_queue(graph.vertices, late)
-    queue.locked[:] = 0
-    queue.place[:] = -1
-    queue.target[:] = -1
+    _clear(queue)
     length = 0
     for v in range(graph.vertices):
         length = _update(state, queue, v, length)
@@ -198,9 +203,9 @@ def test_without_a_table_there_is_no_refinement() -> None:
 def test_packet_costs_are_exact(seed: int, per_core_penalty: int, branches: bool) -> None:
     nets, graph, _, rng = case(seed)
     core = rng.integers(0, 12, graph.vertices).astype(np.int32)
-    room = np.full(12, 100)
     plane = random_plane(seed, 4, 3)
-    trees, total = new_trees(graph, core, room, 4, per_core_penalty, branches, plane.axes)
+    mesh = CoreMesh(4, 3, np.full(12, 100), coordinates=plane.axes)
+    trees, total = new_trees(graph, core, mesh, per_core_penalty, branches)
 
     def priced() -> int:
         return naive.tree_cost(nets, core.tolist(), 4, per_core_penalty, branches, plane)
@@ -222,15 +227,13 @@ def test_packet_costs_are_exact(seed: int, per_core_penalty: int, branches: bool
 @pytest.mark.parametrize("seed", SEEDS)
 def test_annealing_keeps_the_capacity_and_the_best(seed: int) -> None:
     nets, graph, _, rng = case(seed)
-    core = rng.integers(0, 6, graph.vertices).astype(np.int32)
-    room = np.maximum(np.bincount(core, weights=graph.sizes, minlength=6), 3).astype(np.int64)
-    room[5] = 0 if not np.any(core == 5) else room[5]
+    core, mesh = tight_mesh(graph, rng)
     temperatures = np.geomspace(3.0, 0.1, 5)
-    given = (graph, core, CoreMesh(3, 2, room), TreePrices(2), temperatures, 150, seed)
+    given = (graph, core, mesh, TreePrices(2), temperatures, 150, seed)
     found = anneal_trees(*given)
     assert found.tolist() == anneal_trees(*given).tolist()
     assert naive.tree_cost(nets, found.tolist(), 3, 2) <= naive.tree_cost(nets, core.tolist(), 3, 2)
-    assert np.all(np.bincount(found, weights=graph.sizes, minlength=6) <= room)
+    assert np.all(np.bincount(found, weights=graph.sizes, minlength=6) <= mesh.capacities)
 
 
 @pytest.mark.parametrize("branches", [True, False])
@@ -241,6 +244,6 @@ def test_a_cycle_saves_hops(branches: bool) -> None:
     mesh = CoreMesh(2, 2, np.full(4, 14))
     effort = TreeEffort(50, least=5000, branches=branches)
     found, before, after = refine_by_trees(graph, core, mesh, effort, 1)
-    assert after < before == new_trees(graph, core, mesh.capacities, 2, 0, branches)[1]
-    assert after == new_trees(graph, found, mesh.capacities, 2, 0, branches)[1]
+    assert after < before == total_hops(graph, core, mesh, branches)
+    assert after == total_hops(graph, found, mesh, branches)
     assert np.bincount(found).max() <= 14

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from mapper.hypergraph.hypergraph import Hypergraph, make_hypergraph
 from mapper.hypergraph.partition import PartitionEffort
 from mapper.hypergraph.steps import NetTask, partition_nets, refine_trees
 from mapper.hypergraph.tree_refinement import TreeEffort
+from mapper.monitoring.callbacks import ignore
 from mapper.monitoring.context import Context
 from mapper.monitoring.monitor import Monitor
 from mapper.planning.plan import Plan
@@ -21,6 +24,15 @@ from mapper.settings import preset
 from storage.scratch.scratch import Scratch
 
 PLAN = Plan(1 << 30, {"read": 1}, 0, 0, True, 0, 1 << 20, 0, 1, nets_held=True)
+
+
+NOTHING: Any = None
+
+
+@contextmanager
+def context_of(folder: Path, plan: Plan, **chosen: Any) -> Iterator[Context]:
+    with Monitor() as monitor, Scratch(folder) as scratch:
+        yield Context(preset("default", **chosen), plan, Checkpoint(scratch), monitor, NOTHING)
 
 
 @pytest.mark.parametrize(
@@ -38,17 +50,10 @@ def test_cycles_end_after_two_small_gains(
         return core + 1, hops[-2], hops[-1]
 
     monkeypatch.setattr("mapper.hypergraph.steps.refine_by_trees", refine)
-    settings = preset("default", objective="multicast", tree_cycles=len(saved))
-    nothing: Any = None
+    chosen = {"objective": "multicast", "tree_cycles": len(saved)}
     for _ in ("first", "resumed"):
-        with Monitor() as monitor, Scratch(tmp_path / "scratch") as scratch:
-            core = refine_trees(
-                nothing,
-                np.zeros(3, np.int32),
-                nothing,
-                Context(settings, PLAN, Checkpoint(scratch), monitor, nothing),
-                lambda core: None,
-            )
+        with context_of(tmp_path / "scratch", PLAN, **chosen) as context:
+            core = refine_trees(NOTHING, np.zeros(3, np.int32), NOTHING, context, ignore)
         assert core.tolist() == [cycles] * 3
     assert len(hops) == cycles + 1
 
@@ -64,13 +69,11 @@ def test_refinement_has_its_share_of_the_work(
         return core, 9, 9
 
     monkeypatch.setattr("mapper.hypergraph.steps.refine_by_trees", refine)
-    settings = preset("default", objective=objective, tree_cycles=1, packet_cycles=1)
-    nothing: Any = None
+    chosen = {"objective": objective, "tree_cycles": 1, "packet_cycles": 1}
     for share in (1.0, 0.25):
-        with Monitor() as monitor, Scratch(tmp_path / f"scratch{share}") as scratch:
-            plan = replace(PLAN, net_work=share)
-            context = Context(settings, plan, Checkpoint(scratch), monitor, nothing)
-            refine_trees(nothing, np.zeros(3, np.int32), nothing, context, lambda core: None)
+        plan = replace(PLAN, net_work=share)
+        with context_of(tmp_path / str(share), plan, **chosen) as context:
+            refine_trees(NOTHING, np.zeros(3, np.int32), NOTHING, context, ignore)
     whole, part = seen
     assert (part.proposals, part.most) == (whole.proposals / 4, whole.most / 4)
     assert replace(part, proposals=0, most=0, least=0) == replace(
@@ -90,13 +93,9 @@ def test_a_brief_partition_has_little_effort(
     monkeypatch.setattr("mapper.hypergraph.steps.partition_hypergraph", partition)
     start, pins = np.array([0, 2, 4]), np.array([0, 1, 2, 3], np.int32)
     nets = make_hypergraph(start, pins, np.ones(2, np.int64), np.ones(4, np.int64))
-    nothing: Any = None
     for brief in (False, True):
-        with Monitor() as monitor, Scratch(tmp_path / f"scratch{brief}") as scratch:
-            plan = replace(PLAN, brief=brief)
-            steps = Checkpoint(scratch)
-            context = Context(preset("default"), plan, steps, monitor, nothing)
-            part, count = partition_nets(NetTask(nets, nothing, 2, 2), context)
+        with context_of(tmp_path / str(brief), replace(PLAN, brief=brief)) as context:
+            part, count = partition_nets(NetTask(nets, NOTHING, 2, 2), context)
         assert (sorted(part.tolist()), count) == ([0, 0, 1, 1], 2)
     full, little = seen
     assert (full.v_cycles, full.rebisections) == (1, 10)

@@ -34,7 +34,7 @@ from mapper.planning.plan import Plan
 from mapper.scoring.measure import measure_network
 from storage.store.network import NetworkFile
 from tests.mapper.helpers import random_network
-from tests.mapper.hypergraph.test_refinement_kernels import SEEDS, case
+from tests.mapper.hypergraph.test_refinement_kernels import SEEDS, case, tight_mesh
 from tests.reference import hypergraph as naive
 
 KINDS = ("neurons", "out", "in", "east", "west", "south", "north")
@@ -43,6 +43,10 @@ COSTS = {
     "barrier": 9.0, "begin": 20.0,
 }  # fmt: skip
 TIME = ChipTime(tick=0.25, packet_in=1.0)
+
+
+def costs_of(delivery: str) -> TickCosts:
+    return TickCosts(**COSTS, delivery=DELIVERIES[delivery], links=True)
 
 
 def bounds_of(nets: Any, core: Any, delivery: str) -> list[list[float]]:
@@ -55,7 +59,7 @@ def bounds_of(nets: Any, core: Any, delivery: str) -> list[list[float]]:
 def test_moves_update_all_bounds(seed: int, delivery: str) -> None:
     nets, graph, _, rng = case(seed)
     core = rng.integers(0, 12, graph.vertices).astype(np.int32)
-    costs = TickCosts(**COSTS, delivery=DELIVERIES[delivery], links=True)
+    costs = costs_of(delivery)
     ones = np.ones(graph.vertices, np.int64)
     seen = whole_nets(graph, ones, costs.delivery)
     trees, loads = tick_state(seen, core, CoreMesh(4, 3, np.full(12, 100)), costs)
@@ -95,12 +99,8 @@ def test_bounds_equal_the_metric(folder: Path, delivery: str) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_tick_gets_longer_and_no_core_overfull(seed: int) -> None:
     _, graph, _, rng = case(seed)
-    core = rng.integers(0, 6, graph.vertices).astype(np.int32)
-    room = np.maximum(np.bincount(core, weights=graph.sizes, minlength=6), 3).astype(np.int64)
-    room[5] = 0 if not np.any(core == 5) else room[5]
-    costs = TickCosts(**COSTS, delivery=DELIVERIES["core"], links=True)
-    mesh = CoreMesh(3, 2, room)
-
+    core, mesh = tight_mesh(graph, rng)
+    costs = costs_of("core")
     seen = whole_nets(graph, graph.sizes, costs.delivery)
 
     def found() -> Any:
@@ -111,7 +111,7 @@ def test_no_tick_gets_longer_and_no_core_overfull(seed: int) -> None:
     before = most_cycles(tick_state(seen, core.copy(), mesh, costs)[1], costs)
     after = most_cycles(tick_state(seen, some.copy(), mesh, costs)[1], costs)
     assert after <= before
-    assert np.all(np.bincount(some, weights=graph.sizes, minlength=6) <= room)
+    assert np.all(np.bincount(some, weights=graph.sizes, minlength=6) <= mesh.capacities)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -120,7 +120,7 @@ def test_sampled_targets_represent_all(seed: int, delivery: str) -> None:
     """Outgoing packets and events are exact; links and incoming packets are estimates."""
     _, graph, _, rng = case(seed)
     core = rng.integers(0, 12, graph.vertices).astype(np.int32)
-    costs = TickCosts(**COSTS, delivery=DELIVERIES[delivery], links=True)
+    costs = costs_of(delivery)
     ones = np.ones(graph.vertices, np.int64)
     mesh = CoreMesh(4, 3, np.full(12, 100))
     half = graph.start[graph.net_count // 2]
@@ -176,7 +176,7 @@ def test_no_nets() -> None:
         none.astype(np.int32), np.ones(3, np.int64),
     )  # fmt: skip
     core = np.zeros(3, np.int32)
-    costs = TickCosts(**COSTS, delivery=DELIVERIES["core"], links=True)
+    costs = costs_of("core")
     seen = whole_nets(graph, graph.sizes, costs.delivery)
     found = anneal_ticks(seen, core, CoreMesh(2, 2, np.full(4, 9)), costs, TickSchedule(9), 1)
     assert found.tolist() == [0, 0, 0]

@@ -6,20 +6,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mapper.limits import exchange
-from mapper.limits.bounds import _add_targets
-from mapper.limits.enforce import Items, _collect, _link
-from mapper.limits.exchange import (
-    LinkedLists,
-    Net,
-    Targets,
-    _bump,
-    _fill_table,
-    _over,
-    _relieve,
-    _relink,
-    _slot,
-)
+from mapper.limits import exchange, relief
+from mapper.limits.capacity import _add_targets
+from mapper.limits.enforce import Items, _collect
+from mapper.limits.exchange import Net, _bump, _fill_table, _over, _slot
+from mapper.limits.relief import LinkedLists, Targets, _link, _relieve, _relink
 from mapper.limits.use import count_fans, count_use, weight_of_excess
 from mapper.monitoring.threads import ThreadTeam
 from storage.store.memory import MemoryGraph
@@ -170,8 +161,8 @@ def test_relieve(seed: int) -> None:
     chains = int(rng.integers(0, 20))
     search = Search(
         case, listed.tolist(), lists_of(*lists), roomy.tolist(), empty.tolist(),
-        fixed.tolist(), Draws(int(state[0])), exchange.OF_SOURCES, exchange.SPREAD, exchange.ROOMY,
-        exchange.SAMPLE, exchange.LINKS,
+        fixed.tolist(), Draws(int(state[0])), relief.OF_SOURCES, relief.SPREAD, relief.ROOMY,
+        relief.SAMPLE, relief.LINKS,
     )  # fmt: skip
     before, old = case.total(), place.copy()
     expected = search.relieve(queue.tolist(), chains)

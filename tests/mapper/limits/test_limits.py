@@ -12,8 +12,7 @@ from chipsim.chip.limits import violations
 from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
 from mapper.limits.axons import _fitting, make_job
-from mapper.limits.bounds import axon_bounds
-from mapper.limits.capacity import demands
+from mapper.limits.capacity import axon_bounds, demands
 from mapper.limits.combined import combine_capacity
 from mapper.limits.enforce import Items, Load, RepairBudget, repair
 from mapper.limits.exchange import (
@@ -163,16 +162,15 @@ def random_load(seed: int, slack: float) -> tuple[Load, NDArray[np.int32], int]:
 @pytest.mark.parametrize("seed", range(6))
 def test_repair_meets_all_limits_together(seed: int, memory: int) -> None:
     load, start, parts = random_load(seed, 1.18)
-    weight = weight_of_excess(load.limits)
     found = []
     for threads in (1, 2):
         place = start.copy()
         allowed = np.ones(parts, np.bool_)
         with ThreadTeam(threads) as team:
-            assert excess(load.count(place, parts, team).table, load.limits, weight).any()
+            assert excess(load.count(place, parts, team).table, load.limits).any()
             items = Items.single(place.size)
             use = repair(load, items, place, parts, allowed, memory, 3, team)
-        assert not excess(use.table, load.limits, weight).any()
+        assert not excess(use.table, load.limits).any()
         found.append(place.tolist())
     assert found[0] == found[1]
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from mapper.executors.shard import State
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows, StreamedRows
 from mapper.monitoring.threads import ThreadTeam
@@ -246,11 +247,9 @@ class Watched(SeekCut):
         super().__init__(parts)
         self.seen: dict[int, tuple[list[int], list[int]]] = {}
 
-    def seek(
-        self, chunk: Chunk, part: np.ndarray, block_weights: np.ndarray, sizes: np.ndarray
-    ) -> Moves:
-        self.seen[chunk.first] = part.tolist(), block_weights.tolist()
-        return super().seek(chunk, part, block_weights, sizes)
+    def seek(self, chunk: Chunk, state: State) -> Moves:
+        self.seen[chunk.first] = state.part.tolist(), state.loads.tolist()
+        return super().seek(chunk, state)
 
 
 @pytest.mark.parametrize("delay", [0, 1])

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mapper.graph.affinity import cut_of
 from mapper.graph.contraction import _relabel, contract
 from mapper.graph.csr import chunk_of
-from mapper.partitioning.block_refinement import _cut_of_block, _refine_block, cut_weight, refine
+from mapper.partitioning.classic import _refine_block, cut_weight, refine
 from mapper.partitioning.greedy_growing import _grow, grow_half
 from mapper.partitioning.heavy_edge_matching import _match_block, _number_pairs, match
 from storage.graph import Block
@@ -157,7 +158,7 @@ def test_refine_block(seed: int) -> None:
         order = rng.permutation(block.vertices)
         lists = adjacency(*block.undirected())
         chunk = chunk_of(block)
-        assert _cut_of_block(chunk, part) == naive.cut_of_block(block.first, lists, part.tolist())
+        assert cut_of(chunk, part) == naive.cut_of_block(block.first, lists, part.tolist())
         found = _refine_block(chunk, order, sizes, capacity, part, load, pull, touched)
         assert found == naive.refine_block(
             block.first, lists, order.tolist(), sizes.tolist(), capacity, twin_part, twin_load

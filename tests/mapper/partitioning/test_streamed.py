@@ -38,6 +38,7 @@ pytestmark = pytest.mark.usefixtures("light_placement")
 SMALL_BLOCKS = {"block_vertices": 64, "bisection_repeats": 2, "smoothing": 4}
 
 Shape = Callable[[Path], tuple[Path, Chip]]
+Size = tuple[int, int, int]
 
 
 @pytest.fixture(autouse=True, params=["levels", "held", "streamed"])
@@ -78,105 +79,73 @@ def mapped(path: Path, chip: Chip, folder: Path, name: str = "fast", **changes: 
 # ---------------------------------------------------------------- networks of many shapes
 
 
-def random(folder: Path) -> tuple[Path, Chip]:
-    return random_network(folder / "net.bin", 300, 1500, block_size=16), Chip("c", 5, 5, neurons=13)
+def drawn(chip: Size, neurons: int, synapses: int, /, **options: Any) -> Shape:
+    """A random network for a chip of this width, height and neurons per core."""
+
+    def shape(folder: Path) -> tuple[Path, Chip]:
+        limits = {name: options[name] for name in ("unavailable", "synapses") if name in options}
+        written = {name: value for name, value in options.items() if name not in limits}
+        path = random_network(folder / "net.bin", neurons, synapses, **written)
+        return path, Chip("c", *chip[:2], neurons=chip[2], **limits)
+
+    return shape
 
 
-def undirected(folder: Path) -> tuple[Path, Chip]:
-    path = random_network(folder / "net.bin", 200, 900, undirected=True)
-    return path, Chip("c", 6, 6, neurons=6, unavailable=(0, 8))
+def given(
+    chip: tuple[int, int, int], neurons: int, edges: Any, *more: Any, **options: Any
+) -> Shape:
+    """A network of these edges, and weights if given."""
+
+    def shape(folder: Path) -> tuple[Path, Chip]:
+        path = write_network(folder / "net.bin", edges, neurons, *more, **options)
+        return path, Chip("c", *chip[:2], neurons=chip[2])
+
+    return shape
 
 
-def grid(folder: Path) -> tuple[Path, Chip]:
-    links = [(v, u) for v, row in enumerate(lists_of(grid_graph(16, 16))) for u, _ in row if u > v]
-    return write_network(folder / "net.bin", links, 256), Chip("c", 4, 4, neurons=17)
-
-
-def sized(folder: Path) -> tuple[Path, Chip]:
-    sizes = np.random.default_rng(1).integers(1, 8, 240).tolist()
-    chip = Chip("c", 5, 5, neurons=-(-sum(sizes) // 25) + 4)
-    return random_network(folder / "net.bin", 240, 1000, sizes=sizes, block_size=32), chip
-
-
-def a_few_large_ones(folder: Path) -> tuple[Path, Chip]:
-    """Six neurons need at least half a core each; the others are small or have size 0."""
-    sizes = [30, 25, 30, 21, 20, 28] + [0, 1, 2] * 50
-    return random_network(folder / "net.bin", 156, 700, sizes=sizes), Chip("c", 3, 5, neurons=40)
-
-
-def disconnected(folder: Path) -> tuple[Path, Chip]:
-    rings = [(i, i // 9 * 9 + (i + 1) % 9) for i in range(180)]
-    return write_network(folder / "net.bin", rings, 210), Chip("c", 5, 5, neurons=9)
-
-
-def edgeless(folder: Path) -> tuple[Path, Chip]:
-    return write_network(folder / "net.bin", [], 200), Chip("c", 4, 4, neurons=13)
-
-
-def star(folder: Path) -> tuple[Path, Chip]:
-    leaves = np.arange(1, 400)
-    edges = np.column_stack([np.zeros_like(leaves), leaves])
-    return write_network(folder / "net.bin", edges, 400, block_size=64), Chip("c", 5, 5, neurons=17)
-
-
-def complete(folder: Path) -> tuple[Path, Chip]:
-    edges = np.argwhere(~np.eye(80, dtype=bool))
-    return write_network(folder / "net.bin", edges, 80), Chip("c", 3, 3, neurons=9)
-
-
-def no_slack(folder: Path) -> tuple[Path, Chip]:
-    return random_network(folder / "net.bin", 240, 900), Chip("c", 6, 5, neurons=8)
-
-
-def one_neuron_a_core(folder: Path) -> tuple[Path, Chip]:
-    return random_network(folder / "net.bin", 100, 300), Chip("c", 10, 10, neurons=1)
-
-
-def two_vertices(folder: Path) -> tuple[Path, Chip]:
-    return write_network(folder / "net.bin", [(0, 1)], 2), Chip("c", 2, 1, neurons=1)
-
-
-def one_vertex(folder: Path) -> tuple[Path, Chip]:
-    return write_network(folder / "net.bin", [], 1), Chip("c", 1, 1, neurons=1)
-
-
-def weights_of_nothing(folder: Path) -> tuple[Path, Chip]:
-    ring = [(i, (i + 1) % 150) for i in range(150)]
-    return write_network(folder / "net.bin", ring, 150, [0] * 150), Chip("c", 4, 4, neurons=10)
-
-
-def weights_of_all_magnitudes(folder: Path) -> tuple[Path, Chip]:
+def magnitudes() -> Shape:
     rng = np.random.default_rng(3)
     weights = 10.0 ** rng.integers(-6, 7, 900)
-    edges = rng.integers(0, 200, (900, 2))
-    return write_network(folder / "net.bin", edges, 200, weights), Chip("c", 4, 4, neurons=14)
+    return given((4, 4, 14), 200, rng.integers(0, 200, (900, 2)), weights)
 
 
-def two_limits(folder: Path) -> tuple[Path, Chip]:
-    return random_network(folder / "net.bin", 150, 600), Chip("c", 4, 4, neurons=14, synapses=60)
-
-
+SIZES = np.random.default_rng(1).integers(1, 8, 240).tolist()
+STAR = [(0, leaf) for leaf in range(1, 400)]
+GRID = [(v, u) for v, row in enumerate(lists_of(grid_graph(16, 16))) for u, _ in row if u > v]
 SHAPES: dict[str, Shape] = {
-    shape.__name__: shape
-    for shape in (
-        random, undirected, grid, sized, a_few_large_ones, disconnected, edgeless, star, complete,
-        no_slack, one_neuron_a_core, two_vertices, one_vertex, weights_of_nothing,
-        weights_of_all_magnitudes, two_limits,
-    )
-}  # fmt: skip
-
-
+    "random": drawn((5, 5, 13), 300, 1500, block_size=16),
+    "undirected": drawn((6, 6, 6), 200, 900, undirected=True, unavailable=(0, 8)),
+    "grid": given((4, 4, 17), 256, GRID),
+    "sized": drawn((5, 5, -(-sum(SIZES) // 25) + 4), 240, 1000, sizes=SIZES, block_size=32),
+    # six neurons need at least half a core each; the others are small or have size 0
+    "a_few_large_ones": drawn(
+        (3, 5, 40), 156, 700, sizes=[30, 25, 30, 21, 20, 28] + [0, 1, 2] * 50
+    ),
+    "disconnected": given((5, 5, 9), 210, [(i, i // 9 * 9 + (i + 1) % 9) for i in range(180)]),
+    "edgeless": given((4, 4, 13), 200, []),
+    "star": given((5, 5, 17), 400, STAR, block_size=64),
+    "complete": given((3, 3, 9), 80, np.argwhere(~np.eye(80, dtype=bool))),
+    "no_slack": drawn((6, 5, 8), 240, 900),
+    "one_neuron_a_core": drawn((10, 10, 1), 100, 300),
+    "two_vertices": given((2, 1, 1), 2, [(0, 1)]),
+    "one_vertex": given((1, 1, 1), 1, []),
+    "weights_of_nothing": given(
+        (4, 4, 10), 150, [(i, (i + 1) % 150) for i in range(150)], [0] * 150
+    ),
+    "weights_of_all_magnitudes": magnitudes(),
+    "two_limits": drawn((4, 4, 14), 150, 600, synapses=60),
+}
 PLAIN = (
-    a_few_large_ones, disconnected, edgeless, two_vertices, one_vertex, weights_of_nothing,
-    two_limits,
+    "a_few_large_ones", "disconnected", "edgeless", "two_vertices", "one_vertex",
+    "weights_of_nothing", "two_limits",
 )  # fmt: skip
 """Small or unusual shapes that are also mapped with the JIT off, which checks array bounds."""
 
 
 def runs() -> Iterator[Any]:
     for label, shape in SHAPES.items():
-        for name, plain in (("fast", PLAIN), ("default", (two_limits,))):
-            marks = () if shape in plain else (pytest.mark.jit,)
+        for name, plain in (("fast", PLAIN), ("default", ("two_limits",))):
+            marks = () if label in plain else (pytest.mark.jit,)
             yield pytest.param(shape, name, id=f"{label}-{name}", marks=marks)
 
 
@@ -190,9 +159,9 @@ def test_every_mapping_is_valid(shape: Shape, name: str, folder: Path) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(1)
 @pytest.mark.jit
-@pytest.mark.parametrize("shape", [random, sized, star], ids=["random", "sized", "star"])
-def test_the_result_does_not_depend_on_threads(shape: Shape, folder: Path) -> None:
-    path, chip = shape(folder)
+@pytest.mark.parametrize("shape", ["random", "sized", "star"])
+def test_the_result_does_not_depend_on_threads(shape: str, folder: Path) -> None:
+    path, chip = SHAPES[shape](folder)
     for threads in (1, 2, 3):
         mapped(path, chip, folder / f"{threads}", threads=threads, seed=3)
     found = {(folder / f"{threads}" / MAPPING).read_bytes() for threads in (1, 2, 3)}
@@ -213,7 +182,7 @@ def test_a_hub_with_thousands_of_leaves(folder: Path) -> None:
 
 @pytest.mark.jit
 def test_parts_of_a_grid_are_much_better_than_random_ones(folder: Path) -> None:
-    path, chip = grid(folder)
+    path, chip = SHAPES["grid"](folder)
     core = mapped(path, chip, folder / "out", "default").tolist()
     links = lists_of(grid_graph(16, 16))
     mixed = np.random.default_rng(0).permutation(core).tolist()

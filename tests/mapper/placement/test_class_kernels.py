@@ -37,26 +37,20 @@ def layers(sizes: list[int], seed: int = 0) -> MemoryGraph:
 @pytest.mark.parametrize("seed", range(60))
 def test_sparse_annealing(seed: int) -> None:
     case = Placed(seed)
-    rng, (height, width) = case.rng, case.shape
-    left, top = int(rng.integers(width)), int(rng.integers(height))
-    right, bottom = int(rng.integers(left, width)) + 1, int(rng.integers(top, height)) + 1
-    box = np.array([left, right, top, bottom])
-    inside = (case.x >= left) & (case.x < right) & (case.y >= top) & (case.y < bottom)
-    members = np.flatnonzero(inside).astype(np.int32)
+    box, members = case.box()
+    left, right, top, bottom = box
     degree = np.array([len(case.lists[u]) for u in members], np.int64)
     if degree.sum() == 0:
         return
     x, y = case.lists_xy()
-    mass = rng.integers(0, 9, case.n) / 4
-    plane, axes = case.plane, case.axes
-    columns = naive.background_cost(mass.tolist(), x, width, plane.x)
-    costs = columns, naive.background_cost(mass.tolist(), y, height, plane.y)
+    mass, costs = case.background()
+    axes = case.axes
     start = np.column_stack([case.x, case.y])
     at = np.full((bottom - top, right - left), 99, np.int32)
     indptr = np.empty(members.size + 1, np.int64)
     ids, weight = np.empty(degree.sum(), np.int32), np.empty(degree.sum())
     movers = np.flatnonzero(degree).astype(np.int32)
-    state = int(rng.integers(1, 1 << 62))
+    some, state = case.proposals(60)
     tile = MeshTile(box, members, movers, np.array([state], np.uint64), axes)
     traffic = Traffic(*case.csr, mass)
     place, where = sparse_annealing._gather(traffic, start, tile, at, indptr, ids, weight)
@@ -67,15 +61,12 @@ def test_sparse_annealing(seed: int) -> None:
     assert place[ids].tolist() == start[ends].tolist()
     assert weight.tolist() == [w for u in members for _, w in case.lists[u]]
 
-    window, near = int(rng.integers(1, 5)), int(rng.choice([0, 400, 1024]))
-    temperature = float(rng.choice([0, 0.5, 4, 64]))
     local = sparse_annealing.Local(indptr, ids, weight, place, where, at)
     background = Background(mass[members], np.array(costs[0]), np.array(costs[1]))
-    some = Proposals(window, near, temperature, 60)
     found = sparse_annealing._anneal_sparse(local, background, tile, some)
     expected = naive.anneal_sparse(
-        case.lists, mass.tolist(), costs, x, y, members[movers].tolist(), box.tolist(), window,
-        near, temperature, 60, state, plane,
+        case.lists, mass.tolist(), costs, x, y, members[movers].tolist(), box.tolist(),
+        *some, state, case.plane,
     )  # fmt: skip
     assert found == expected
     assert place[: members.size].tolist() == [[x[u], y[u]] for u in members]

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from mapper.monitoring.stopping import Stop
 from mapper.placement import force
+from mapper.placement.annealing.schedule import Proposals
 from mapper.placement.clock import Clock
 from mapper.placement.force import (
     CostTables,
@@ -25,6 +27,7 @@ from mapper.placement.force import (
 )
 from tests.mapper.helpers import lists_of, random_graph, subgraph
 from tests.reference import placement as naive
+from tests.reference import placers
 from tests.reference.machine import random_plane
 
 
@@ -46,6 +49,28 @@ class Placed:
 
     def lists_xy(self) -> tuple[list[int], list[int]]:
         return self.x.tolist(), self.y.tolist()
+
+    def box(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return a random box, first and end column and row, and the groups in it."""
+        height, width = self.shape
+        left, top = int(self.rng.integers(width)), int(self.rng.integers(height))
+        right = int(self.rng.integers(left, width)) + 1
+        bottom = int(self.rng.integers(top, height)) + 1
+        across, down = (self.x >= left) & (self.x < right), (self.y >= top) & (self.y < bottom)
+        return np.array([left, right, top, bottom]), np.flatnonzero(across & down).astype(np.int32)
+
+    def background(self) -> tuple[NDArray[np.float64], tuple[list[float], list[float]]]:
+        """Return random masses, and their cost in every column and row by the reference."""
+        mass = self.rng.integers(0, 9, self.n) / 4
+        (height, width), (x, y), plane = self.shape, self.lists_xy(), self.plane
+        columns = placers.background_cost(mass.tolist(), x, width, plane.x)
+        return mass, (columns, placers.background_cost(mass.tolist(), y, height, plane.y))
+
+    def proposals(self, moves: int) -> tuple[Proposals, int]:
+        """Return random parameters of annealing, and a state of the random numbers."""
+        state = int(self.rng.integers(1, 1 << 62))
+        window, near = int(self.rng.integers(1, 5)), int(self.rng.choice([0, 400, 1024]))
+        return Proposals(window, near, float(self.rng.choice([0, 0.5, 4, 64])), moves), state
 
 
 @pytest.mark.parametrize("seed", range(40))

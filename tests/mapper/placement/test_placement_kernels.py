@@ -23,7 +23,7 @@ from mapper.placement import (
 )
 from mapper.placement.annealing import dense as annealing
 from mapper.placement.annealing.dense import anneal
-from mapper.placement.annealing.schedule import MeshTile, Proposals, Schedule
+from mapper.placement.annealing.schedule import MeshTile, Schedule
 from mapper.placement.clock import Clock
 from mapper.placement.force import hop_cost
 from mapper.placement.portfolio import place
@@ -66,47 +66,39 @@ def noisy_ring(n: int, seed: int) -> MemoryGraph:
 @pytest.mark.parametrize("seed", range(60))
 def test_annealing_of_a_box(seed: int) -> None:
     case = Placed(seed)
-    rng, (height, width) = case.rng, case.shape
-    left, top = int(rng.integers(width)), int(rng.integers(height))
-    right, bottom = int(rng.integers(left, width)) + 1, int(rng.integers(top, height)) + 1
-    box = np.array([left, right, top, bottom])
-    inside = (case.x >= left) & (case.x < right) & (case.y >= top) & (case.y < bottom)
-    members = np.flatnonzero(inside).astype(np.int32)
+    box, members = case.box()
+    left, right, top, bottom = box
     movers = np.array([u for u in members if case.lists[u]], np.int32)
     if movers.size == 0:
         return
     x, y = case.lists_xy()
-    mass = rng.integers(0, 9, case.n) / 4
+    mass, costs = case.background()
     plane, axes = case.plane, case.axes
-    columns = naive.background_cost(mass.tolist(), x, width, plane.x)
-    costs = columns, naive.background_cost(mass.tolist(), y, height, plane.y)
-
     start = np.column_stack([case.x, case.y])
     of_background = traffic.background_of(mass, start, axes)
     assert (of_background.columns.tolist(), of_background.rows.tolist()) == costs
     spot = start.copy()
     at = np.full(case.shape, -1, np.int32)
     at[case.y, case.x] = np.arange(case.n)
-    table = np.full((case.n, width + height), -77, np.float32)
-    state = int(rng.integers(1, 1 << 62))
+    table = np.full((case.n, sum(case.shape)), -77, np.float32)
+    some, state = case.proposals(60)
     links = traffic.Traffic(*case.csr, mass)
     tile = MeshTile(box, members, movers, np.array([state], np.uint64), axes)
     annealing._tabulate(links, start, tile, table, np.empty(max(case.shape)))
     used = right - left + bottom - top
     for u in range(case.n):
         row = (
-            naive.table_row(case.lists, x, y, u, box.tolist(), plane) if inside[u] else [-77] * used
+            naive.table_row(case.lists, x, y, u, box.tolist(), plane)
+            if u in members
+            else [-77] * used
         )
         assert table[u, :used].tolist() == row
 
-    window, near = int(rng.integers(1, 5)), int(rng.choice([0, 400, 1024]))
-    temperature = float(rng.choice([0, 0.5, 4, 64]))
     background = traffic.Background(mass, np.array(costs[0]), np.array(costs[1]))
-    some = Proposals(window, near, temperature, 60)
     found = annealing._anneal(links, background, start, spot, at, table, tile, some)
     expected = naive.anneal(
         case.lists, mass.tolist(), costs, case.lists_xy(), x, y, movers.tolist(), box.tolist(),
-        window, near, temperature, 60, state, plane,
+        *some, state, plane,
     )  # fmt: skip
     assert found == expected
     assert (spot[:, 0].tolist(), spot[:, 1].tolist()) == (x, y)
@@ -405,13 +397,3 @@ def test_an_interrupt_keeps_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     assert costs[-1] >= hop_cost(groups, *whole, region.axes)
     first = place(groups, region, "fast", np.random.default_rng(0), clock=Clock(stop=stop))
     assert (first[0].tolist(), first[1].tolist()) == seen[0]  # a first result always exists
-
-
-def test_a_hint_defines_an_order() -> None:
-    """The better curve is used, so a good hint cannot be worse than a useless one."""
-    groups = subgraph(grid(36, 1))
-    region = choose_region(np.ones((6, 6), np.bool_), 36)
-    hint = np.random.default_rng(0).permutation(36)  # the seed of `grid`
-    hint = np.argsort(hint)
-    x, y = place(groups, region, "fast", np.random.default_rng(0), hint=hint)
-    assert hop_cost(groups, x, y, region.axes) == 35

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from chipsim.chip.machine import flat_axes
+from chipsim.chip.machine import Axes, flat_axes
 from mapper.graph.csr import Subgraph
 from mapper.placement import multilevel, portfolio
 from mapper.placement import placer as interface
@@ -19,18 +19,20 @@ from mapper.placement.annealing.schedule import Schedule
 from mapper.placement.clock import Clock
 from mapper.placement.curves import CurvePlacer
 from mapper.placement.force import hop_cost, refine_by_forces
+from mapper.placement.legalise import Places
 from mapper.placement.multilevel import MultilevelPlacer
 from mapper.placement.region import Region, choose_region
 from mapper.placement.region_bisection import place_by_bisection
 from mapper.placement.spectral import RotationSearch, SpectralPlacer
-from mapper.placement.terminal_bisection import BisectionPlacer, CutEffort
+from mapper.placement.terminal_bisection import BisectionPlacer
+from storage.arrays import Mask
 from tests.mapper.helpers import random_graph, subgraph
 from tests.mapper.placement.test_class_kernels import layers
 from tests.reference.machine import random_plane
 from tests.reference.placers import spend_little
 
-Places = tuple[NDArray[np.int32], NDArray[np.int32]]
-Placer = Callable[[Subgraph, Region, NDArray[np.bool_], np.random.Generator], Places]
+Placer = Callable[[Subgraph, Region, Axes, np.random.Generator], Places]
+"""Places groups on a region of a chip with these coordinates."""
 
 
 @pytest.fixture(autouse=True)
@@ -39,53 +41,21 @@ def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(multilevel, "COARSEST", 12)
 
 
-def by_bisection(
-    groups: Subgraph, region: Region, usable: NDArray[np.bool_], rng: np.random.Generator
-) -> Places:
-    return place_by_bisection(groups, region, 4, rng)
-
-
-def by_forces(
-    groups: Subgraph, region: Region, usable: NDArray[np.bool_], rng: np.random.Generator
-) -> Places:
+def by_forces(groups: Subgraph, region: Region, axes: Axes, rng: np.random.Generator) -> Places:
     x, y = place_by_bisection(groups, region, 4, rng)
-    axes = flat_axes(usable.shape[1], usable.shape[0])
     refine_by_forces(groups, x, y, axes, 0.05, 200, 1 << 20)
     return x, y
 
 
-def fast(
-    groups: Subgraph, region: Region, usable: NDArray[np.bool_], rng: np.random.Generator
-) -> Places:
-    return portfolio.place(groups, region, "fast", rng)[:2]
+def preset(effort: Any, **options: Any) -> Placer:
+    return lambda groups, region, _, rng: portfolio.place(groups, region, effort, rng, **options)
 
 
-def default(
-    groups: Subgraph, region: Region, usable: NDArray[np.bool_], rng: np.random.Generator
-) -> Places:
-    return portfolio.place(groups, region, "default", rng, threads=2)[:2]
-
-
-def strong(
-    groups: Subgraph, region: Region, usable: NDArray[np.bool_], rng: np.random.Generator
-) -> Places:
-    return portfolio.place(groups, region, "strong", rng, threads=2)[:2]
-
-
-def in_no_time(
-    groups: Subgraph, region: Region, usable: NDArray[np.bool_], rng: np.random.Generator
-) -> Places:
-    return portfolio.place(groups, region, "strong", rng, clock=Clock(1e-9))[:2]
-
-
-def alone(name: str, placer: interface.Placer) -> Placer:
+def alone(placer: interface.Placer) -> Placer:
     """Wrap a single placer of the portfolio; it starts from the groups in their order."""
 
-    def place(
-        groups: Subgraph, region: Region, usable: NDArray[np.bool_], rng: np.random.Generator
-    ) -> Places:
-        rank = np.arange(groups.members.size)
-        problem = interface.Problem(groups, region, rank, 2, 1 << 28, Clock())
+    def place(groups: Subgraph, region: Region, _: Axes, rng: np.random.Generator) -> Places:
+        problem = interface.Problem(groups, region, 2, 1 << 28, Clock())
         start = next(CurvePlacer(False).place(problem, None, rng))
         given = start.x.copy(), start.y.copy()
         found = list(placer.place(problem, start, rng))
@@ -95,33 +65,30 @@ def alone(name: str, placer: interface.Placer) -> Placer:
         best = min([start, *found], key=lambda one: one.cost)
         return best.x + np.int32(region.x), best.y + np.int32(region.y)
 
-    place.__name__ = name
     return place
 
 
-PLACERS: list[Placer] = [
-    by_bisection,
-    by_forces,
-    fast,
-    default,
-    strong,
-    in_no_time,
-    alone("curves", CurvePlacer(by_distance=True)),
-    alone("spectral", SpectralPlacer(RotationSearch(2, 2, 4))),
-    alone("levels", MultilevelPlacer(RotationSearch(0, 2, 4))),
-    alone("cuts", BisectionPlacer(CutEffort())),
-    alone("annealing", AnnealingPlacer(Schedule(2e5, rounds=4))),
-    alone("classes", ClassPlacer(2e5, rounds=4)),
-]
+PLACERS: dict[str, Placer] = {
+    "by_bisection": lambda groups, region, _, rng: place_by_bisection(groups, region, 4, rng),
+    "by_forces": by_forces,
+    "fast": preset("fast"),
+    "default": preset("default", threads=2),
+    "strong": preset("strong", threads=2),
+    "in_no_time": lambda *given: preset("strong", clock=Clock(1e-9))(*given),
+    "curves": alone(CurvePlacer(by_distance=True)),
+    "spectral": alone(SpectralPlacer(RotationSearch(2, 2, 4))),
+    "levels": alone(MultilevelPlacer(RotationSearch(0, 2, 4))),
+    "cuts": alone(BisectionPlacer()),
+    "annealing": alone(AnnealingPlacer(Schedule(2e5, rounds=4))),
+    "classes": alone(ClassPlacer(2e5, rounds=4)),
+}
 # a start along a curve, or one for dense layers, may be no better than random
-SEARCHING = [
-    place for place in PLACERS if place.__name__ not in ("in_no_time", "curves", "classes")
-]
+SEARCHING = PLACERS.keys() - {"in_no_time", "curves", "classes"}
 
-every_placer = pytest.mark.parametrize("place", PLACERS, ids=lambda f: f.__name__)
+every_placer = pytest.mark.parametrize("place", PLACERS.values(), ids=PLACERS)
 
 
-def faulty(shape: tuple[int, int], share: float, seed: int) -> NDArray[np.bool_]:
+def faulty(shape: tuple[int, int], share: float, seed: int) -> Mask:
     return np.random.default_rng(seed).random(shape) >= share
 
 
@@ -140,9 +107,18 @@ CHIPS = {
 every_chip = pytest.mark.parametrize("usable", CHIPS.values(), ids=CHIPS)
 
 
-def check(groups: Subgraph, region: Region, usable: NDArray[np.bool_], places: Places) -> None:
-    x, y = places
+def place_on(
+    place: Placer,
+    groups: Subgraph,
+    usable: Mask,
+    axes: Axes | None = None,
+    seed: int = 0,
+) -> tuple[Places, Region]:
+    """Return columns and rows of the groups, each on a usable core of its own, and the region."""
     n = groups.members.size
+    region = choose_region(usable, n, axes)
+    rng, flat = np.random.default_rng(seed), flat_axes(usable.shape[1], usable.shape[0])
+    x, y = place(groups, region, flat, rng)
     assert x.shape == y.shape == (n,)
     assert np.issubdtype(x.dtype, np.integer)
     assert len(set(zip(x.tolist(), y.tolist(), strict=True))) == n
@@ -152,6 +128,7 @@ def check(groups: Subgraph, region: Region, usable: NDArray[np.bool_], places: P
     assert (y < region.y + region.height).all()
     assert usable[y, x].all()
     assert region.usable[y - region.y, x - region.x].all()
+    return (x, y), region
 
 
 @pytest.mark.sample(23)
@@ -160,13 +137,10 @@ def check(groups: Subgraph, region: Region, usable: NDArray[np.bool_], places: P
 @pytest.mark.parametrize(
     "share", [0.0, *(pytest.param(share, marks=pytest.mark.jit) for share in (0.3, 0.77)), 1.0]
 )
-def test_every_group_gets_its_own_core(
-    place: Placer, usable: NDArray[np.bool_], share: float
-) -> None:
+def test_every_group_gets_its_own_core(place: Placer, usable: Mask, share: float) -> None:
     n = max(1, round(share * int(usable.sum())))
     groups = subgraph(random_graph(np.random.default_rng(n), n, sizes=9))
-    region = choose_region(usable, n)
-    check(groups, region, usable, place(groups, region, usable, np.random.default_rng(0)))
+    place_on(place, groups, usable)
 
 
 @pytest.mark.heavy
@@ -174,11 +148,10 @@ def test_every_group_gets_its_own_core(
 @pytest.mark.jit
 @every_placer
 @every_chip
-def test_the_seed_determines_the_result(place: Placer, usable: NDArray[np.bool_]) -> None:
+def test_the_seed_determines_the_result(place: Placer, usable: Mask) -> None:
     n = max(1, int(usable.sum()) * 2 // 3)
     groups = subgraph(random_graph(np.random.default_rng(7), n))
-    region = choose_region(usable, n)
-    first, second = (place(groups, region, usable, np.random.default_rng(11)) for _ in range(2))
+    first, second = (place_on(place, groups, usable, seed=11)[0] for _ in range(2))
     for a, b in zip(first, second, strict=True):
         assert np.array_equal(a, b)
 
@@ -191,21 +164,19 @@ def test_machines(place: Placer, seed: int) -> None:
     usable = CHIPS["faulty"]
     axes = random_plane(seed, usable.shape[1], usable.shape[0]).axes
     groups = subgraph(random_graph(np.random.default_rng(seed), 45))
-    region = choose_region(usable, 45, axes)
-    check(groups, region, usable, place(groups, region, usable, np.random.default_rng(0)))
+    place_on(place, groups, usable, axes)
 
 
 @every_placer
 def test_groups_without_connections(place: Placer) -> None:
     usable = CHIPS["faulty"]
     groups = subgraph(random_graph(np.random.default_rng(0), 40, mean_degree=0))
-    region = choose_region(usable, 40)
-    check(groups, region, usable, place(groups, region, usable, np.random.default_rng(0)))
+    place_on(place, groups, usable)
 
 
 @pytest.mark.sample(7)
-@pytest.mark.parametrize("place", SEARCHING, ids=lambda f: f.__name__)
-def test_better_than_random(place: Placer) -> None:
+@pytest.mark.parametrize("name", sorted(SEARCHING))
+def test_better_than_random(name: str) -> None:
     """A grid of groups on a grid of cores, compared with the mean of random placements."""
     side, usable = 8, CHIPS["square"]
     ids = np.arange(side * side).reshape(side, side)
@@ -214,8 +185,7 @@ def test_better_than_random(place: Placer) -> None:
     shuffled = np.random.default_rng(3).permutation(ids.size)
     graph = random_graph(np.random.default_rng(0), ids.size, mean_degree=0)
     groups = subgraph(graph.from_edges(ids.size, shuffled[source], shuffled[target]))
-    region = choose_region(usable, ids.size)
-    x, y = place(groups, region, usable, np.random.default_rng(0))
+    (x, y), region = place_on(PLACERS[name], groups, usable)
     chance = []
     for seed in range(20):
         row, column = np.divmod(np.random.default_rng(seed).permutation(ids.size), side)
@@ -230,9 +200,8 @@ def test_the_arguments_are_not_changed(place: Placer) -> None:
     groups = subgraph(random_graph(np.random.default_rng(0), 30, sizes=4))
     given: list[NDArray[Any]] = [groups.ids, groups.weights, groups.sizes, groups.members]
     kept = [array.copy() for array in given]
-    region = choose_region(usable, 30)
-    inside = region.usable.copy()
-    place(groups, region, usable, np.random.default_rng(0))
+    _, region = place_on(place, groups, usable)
+    inside = choose_region(usable, 30).usable
     for before, after in zip(kept, given, strict=True):
         assert np.array_equal(before, after)
     assert np.array_equal(region.usable, inside)
@@ -242,12 +211,11 @@ def test_the_arguments_are_not_changed(place: Placer) -> None:
 @pytest.mark.sample(23)
 @every_placer
 @pytest.mark.parametrize("usable", [CHIPS["faulty"], CHIPS["wide"]], ids=["faulty", "wide"])
-def test_dense_layers(place: Placer, usable: NDArray[np.bool_]) -> None:
+def test_dense_layers(place: Placer, usable: Mask) -> None:
     n = int(usable.sum()) * 4 // 5
     third = n // 3
     groups = subgraph(layers([third, third, n - 2 * third]))
-    region = choose_region(usable, n)
-    check(groups, region, usable, place(groups, region, usable, np.random.default_rng(0)))
+    place_on(place, groups, usable)
 
 
 @pytest.mark.heavy
@@ -264,5 +232,4 @@ def test_thousands_of_groups_in_several_components(place: Placer) -> None:
     graph = random_graph(rng, n, mean_degree=0)
     weights = rng.integers(1, 1 << 24, int(apart.sum()))
     groups = subgraph(graph.from_edges(n, source[apart], target[apart], weights))
-    region = choose_region(usable, n)
-    check(groups, region, usable, place(groups, region, usable, np.random.default_rng(0)))
+    place_on(place, groups, usable)

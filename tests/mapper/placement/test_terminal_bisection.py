@@ -10,7 +10,7 @@ from mapper.graph.csr import Csr
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.placement import terminal_bisection as bisection
 from mapper.placement.legalise import split_cells
-from mapper.placement.terminal_bisection import CutEffort, place_by_cuts
+from mapper.placement.terminal_bisection import place_by_cuts
 from mapper.placement.traffic import Traffic
 from tests.mapper.helpers import adjacency, random_graph, subgraph
 from tests.mapper.placement.test_placement_kernels import cells_of
@@ -84,8 +84,6 @@ def test_a_pair_goes_to_the_sides_of_its_terminals() -> None:
     """A path whose ends differ only by earlier cuts."""
     ids = np.array([1, 0, 2, 1, 3, 2], np.int32)
     path = Traffic(np.array([0, 1, 3, 5, 6]), ids, np.full(6, 5), np.zeros(4))
-    x, y = place_by_cuts(
-        path, cells_of(4, 1), flat_axes(4, 1), CutEffort(), np.random.default_rng(0)
-    )
+    x, y = place_by_cuts(path, cells_of(4, 1), flat_axes(4, 1), np.random.default_rng(0))
     assert x.tolist() in ([0, 1, 2, 3], [3, 2, 1, 0])
     assert y.tolist() == [0] * 4

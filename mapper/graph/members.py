@@ -8,15 +8,15 @@ import numpy as np
 from numba import njit
 
 from mapper.graph.by_label import by_label
-from mapper.hypergraph.hypergraph import Int32, Int64
+from storage.arrays import Int32, Int64, Mask
 
 
 class Members(NamedTuple):
     """Lists of the vertices on each core.
 
-    members : a row of vertices per core, with free places at the end
+    members : shape (cores, places), rows of vertices with free places at the end
     held : number of vertices of each core
-    place : position of each vertex in its row
+    place : position of each vertex in its row, -1 for excluded vertices
     """
 
     members: Int32
@@ -24,13 +24,16 @@ class Members(NamedTuple):
     place: Int64
 
 
-def members_of(core: Int32, cores: int, spare: int) -> Members:
-    """Return the members of a mapping; each core has `spare` places beyond the fullest core."""
-    by_core = by_label(core, cores)
-    count, place = np.diff(by_core.start), by_core.place.astype(np.int64)
+def members_of(core: Int32, cores: int, spare: int, without: Mask | None = None) -> Members:
+    """Return the members of a mapping; each core has `spare` places beyond the fullest core.
+
+    without : ndarray[bool], shape (vertices,), vertices to exclude
+    """
+    order, start, place = by_label(core, cores, without)
+    count = np.diff(start)
     members = np.full((cores, int(count.max()) + spare), -1, np.int32)
-    members[core, place] = np.arange(core.size)
-    return Members(members, count, place)
+    members[core[order], place[order]] = order
+    return Members(members, count, place.astype(np.int64))
 
 
 @njit(cache=True, nogil=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mapper.hypergraph.members import members_of, relocate, swap
+from mapper.graph.members import members_of, relocate, swap
 
 
 @pytest.mark.parametrize("seed", range(10))
