@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
-from chipsim.npu.causes import CAUSES, DONE, FETCH, TOKEN, WEIGHTS
 from chipsim.npu.core_run import CoreTimes, run_core
-from chipsim.npu.cycles import UNITS
+from chipsim.npu.cycles import CAUSES, DONE, FETCH, TOKEN, UNITS, WEIGHTS
 from hw.npu.isa.encoding import decode
 from hw.npu.isa.table import INSTRUCTION_BYTES
 from mapper.compiler.artifacts.manifest import CompiledFolder
