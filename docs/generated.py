@@ -174,11 +174,12 @@ def chips() -> str:
 
 def npus() -> str:
     """Return the parameters of an NPU and their values in the presets."""
-    from chipsim.chip.npu_shape import NPU_SHAPES, npu_meanings
+    from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
+    from chipsim.chip.tables import meanings
 
     rows = [
         [f"`{key}`", *(_toml(getattr(shape, key)) for shape in NPU_SHAPES.values()), plain(meaning)]
-        for key, meaning in npu_meanings().items()
+        for key, meaning in meanings(NpuShape).items()
     ]
     return table(["key of `[npu]`", *(f"`{name}`" for name in NPU_SHAPES), "meaning"], rows)
 

@@ -111,20 +111,7 @@ def make_tables(
         if side > 1 << bits:
             raise HwError(f"chip: {name} {side} does not fit in packets with {bits} bits for it")
     network.require_fit(shape)
-    core = np.asarray(core)
-    if core.shape != (network.neurons,) or not np.issubdtype(core.dtype, np.integer):
-        raise HwError(
-            f"mapping: {core.dtype} of shape {core.shape}; give one core id for each of the "
-            f"{network.neurons} neurons"
-        )
-    place = core.astype(np.int64)
-    wrong = np.flatnonzero((place < 0) | (place >= count))
-    if wrong.size:
-        raise HwError(
-            f"mapping: neuron {wrong[0]} is on core {place[wrong[0]]}; a {width}x{height} chip "
-            f"has cores 0..{count - 1}"
-        )
-
+    place = _checked_cores(np.asarray(core), network.neurons, width, height)
     order, first = _grouped(place, count)  # neurons by core
     local = np.empty(network.neurons, np.int64)
     local[order] = np.arange(network.neurons) - first[place[order]]
@@ -178,6 +165,23 @@ def make_tables(
         for a, b in pairwise(route_first[network.neurons :])
     )
     return ChipTables(width, height, shape, tuple(tables), packets)
+
+
+def _checked_cores(core: NDArray[np.integer], neurons: int, width: int, height: int) -> Int64Array:
+    """Return the core of each neuron; raise `HwError` for a wrong shape, type or core id."""
+    if core.shape != (neurons,) or not np.issubdtype(core.dtype, np.integer):
+        raise HwError(
+            f"mapping: {core.dtype} of shape {core.shape}; give one core id for each of the "
+            f"{neurons} neurons"
+        )
+    place = core.astype(np.int64)
+    wrong = np.flatnonzero((place < 0) | (place >= width * height))
+    if wrong.size:
+        raise HwError(
+            f"mapping: neuron {wrong[0]} is on core {place[wrong[0]]}; a {width}x{height} chip "
+            f"has cores 0..{width * height - 1}"
+        )
+    return place
 
 
 def _watched(watched: Sequence[int], neurons: int, shape: CoreShape) -> Int64Array:

@@ -29,7 +29,7 @@ def map_ordered(
 def stream(
     pool: Executor, work: Callable[[Item], Result], items: Iterable[Item], ahead: int
 ) -> Iterator[Result]:
-    """Yield results in the order of the items, at most `ahead` of them computed in advance.
+    """Yield results in the order of the items, at most `ahead` of them submitted in advance.
 
     Raises the error of the first failing item, after all started items have ended.
     """

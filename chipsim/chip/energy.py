@@ -6,16 +6,14 @@ total energy of a mapping is then reported as incomplete.
 
 from __future__ import annotations
 
-import difflib
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import cache
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
+from chipsim.chip.tables import annotations_of, checked_table, entry_line, meanings
 from chipsim.errors import ChipError
 
 _Amount = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
@@ -41,7 +39,7 @@ class ChipEnergy:
     unit: Annotated[Literal["relative", "pJ"], Meta(description="unit of these energies")] = "pJ"
 
     def __post_init__(self) -> None:
-        for name, kind in get_type_hints(ChipEnergy, include_extras=True).items():
+        for name, kind in annotations_of(ChipEnergy).items():
             value = getattr(self, name)
             asked = '"pJ" or "relative"' if name == "unit" else "a finite number, 0 or more"
             try:
@@ -60,34 +58,21 @@ class ChipEnergy:
 PARTS = ("event", "neuron", "packet_out", "packet_in")
 
 
-@cache
-def energy_meanings() -> dict[str, str]:
-    """Return the description of each key of the table."""
-    kinds = get_type_hints(ChipEnergy, include_extras=True)
-    return {name: get_args(kind)[1].description for name, kind in kinds.items()}
-
-
 def energy_from_table(values: object) -> ChipEnergy:
     """Return the energies described by a table: parsed from a file or from `ChipEnergy.to_json`.
 
     Raises `ChipError` naming the faulty key.
     """
-    if not isinstance(values, Mapping):
-        raise ChipError(f"energy is {values!r}; give a table [energy], such as event = 23.6")
     known = [field.name for field in fields(ChipEnergy)]
-    for key in sorted(set(values) - set(known)):
-        alike = difflib.get_close_matches(key, known, 1)
-        meant = f"did you mean {alike[0]!r}? " if alike else ""
-        raise ChipError(f"energy: unknown key {key!r}; {meant}known keys are {', '.join(known)}")
-    return ChipEnergy(**values)
+    return ChipEnergy(**checked_table("energy", values, known, ", such as event = 23.6"))
 
 
 def energy_lines(energy: ChipEnergy | None) -> list[str]:
     """Return the table as lines of TOML, with unknown values commented out."""
     shown = {} if energy is None else energy.to_json()
     lines = ["", "[energy]" if energy else "# [energy]  # core energy: unknown"]
-    for key, meaning in energy_meanings().items():
+    for key, meaning in meanings(ChipEnergy).items():
         value = shown.get(key, "...")
         entry = f'{key} = "{value}"' if key == "unit" else f"{key} = {value}"
-        lines.append(f"{'' if key in shown else '# '}{entry:<26}  # {meaning}")
+        lines.append(entry_line(entry, meaning, key in shown))
     return lines

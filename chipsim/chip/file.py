@@ -7,9 +7,10 @@ import textwrap
 from chipsim.chip.energy import energy_lines
 from chipsim.chip.host import host_lines
 from chipsim.chip.machine import machine_lines
-from chipsim.chip.model import TABLES, Chip, meanings
+from chipsim.chip.model import TABLES, Chip
 from chipsim.chip.npu_table import npu_lines
 from chipsim.chip.provenance import key_lines, source_lines
+from chipsim.chip.tables import meanings
 from chipsim.chip.time import time_lines
 from chipsim.chip.toml_text import toml_string
 
@@ -27,7 +28,7 @@ def chip_toml(chip: Chip) -> str:
         "Core id = y * width + x, from 0."
     )
     lines += key_lines(chip.origin)
-    for field, meaning in meanings().items():
+    for field, meaning in meanings(Chip).items():
         if field in (*TABLES, "origin"):
             continue
         unit = unit_of(chip, field)

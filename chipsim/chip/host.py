@@ -5,17 +5,15 @@ This is the table ``[host]`` of chip files. Each port receives one flit and send
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import cache
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any
 
 import numpy as np
 from msgspec import Meta
 
 from chipsim.chip.places import core_ids
+from chipsim.chip.tables import checked_table, entry_line, meanings
 from chipsim.errors import ChipError
 
 LATENCY, FLITS = 32, 1.0
@@ -79,13 +77,6 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-@cache
-def host_meanings() -> dict[str, str]:
-    """Return the description of each key of the table."""
-    kinds = get_type_hints(ChipHost, include_extras=True)
-    return {field: get_args(kind)[1].description for field, kind in kinds.items()}
-
-
 def host_from_table(values: object, width: int, height: int) -> ChipHost:
     """Return the host described by a table: parsed from a file or from `ChipHost.to_json`.
 
@@ -93,14 +84,8 @@ def host_from_table(values: object, width: int, height: int) -> ChipHost:
 
     Raises `ChipError` naming the faulty key.
     """
-    if not isinstance(values, Mapping):
-        raise ChipError(f"host is {values!r}; give a table [host] with ports, latency or flits")
     known = [field.name for field in fields(ChipHost)]
-    for key in sorted(set(values) - set(known)):
-        alike = difflib.get_close_matches(key, known, 1)
-        meant = f"did you mean {alike[0]!r}? " if alike else ""
-        raise ChipError(f"host: unknown key {key!r}; {meant}known keys are {', '.join(known)}")
-    given = dict(values)
+    given = dict(checked_table("host", values, known, " with ports, latency or flits"))
     if "ports" in given:
         ports = core_ids(given["ports"], "host: ports", "host: port", width, height)
         if not ports:
@@ -119,7 +104,7 @@ def host_lines(host: ChipHost | None, ports: tuple[int, ...], width: int) -> lis
     shown = host or ChipHost()
     values |= {"latency": str(shown.latency), "flits": repr(shown.flits)}
     lines = ["", "[host]" if host else "# [host]  # for `compile`; defaults:"]
-    for key, meaning in host_meanings().items():
-        given = host is not None and (key != "ports" or host.ports)
-        lines.append(f"{'' if given else '# '}{f'{key} = {values[key]}':<26}  # {meaning}")
+    for key, meaning in meanings(ChipHost).items():
+        given = host is not None and (key != "ports" or bool(host.ports))
+        lines.append(entry_line(f"{key} = {values[key]}", meaning, given))
     return lines

@@ -11,18 +11,18 @@ all steps of the machine are multiples.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from msgspec import Meta
 
+from chipsim.chip.tables import checked_table, entry_line, meanings
 from chipsim.chip.toml_text import toml_string
 from chipsim.errors import ChipError
 from chipsim.protocols import Int32Array, Int64Array
@@ -347,41 +347,26 @@ def _keys(name: str) -> list[str]:
 
 def _block(name: str, values: object) -> Block:
     known = _keys(name)
-    if not isinstance(values, Mapping):
-        raise ChipError(f"{name} is {values!r}; give a table [{name}] with {', '.join(known)}")
-    for key in sorted(set(values) - set(known)):
-        alike = difflib.get_close_matches(key, known, 1)
-        meant = f"did you mean {alike[0]!r}? " if alike else ""
-        raise ChipError(f"{name}: unknown key {key!r}; {meant}known keys are {', '.join(known)}")
+    given = checked_table(name, values, known, f" with {', '.join(known)}")
     for key in ("width", "height"):
-        if key not in values:
+        if key not in given:
             raise ChipError(f"{name}: key {key!r} is missing; add it")
-    return Block(**(({"cost": 0.0} if name == "tile" else {}) | dict(values)))
+    return Block(**(({"cost": 0.0} if name == "tile" else {}) | dict(given)))
 
 
 def machine_lines(machine: Machine | None) -> tuple[list[str], list[str]]:
     """Return the lines of a chip file that describe a machine: top-level keys, and tables."""
     if machine is None:
         return [], []
-    found, means, inner = machine.to_json(), _meanings(Machine), _meanings(Block)
+    found, means, inner = machine.to_json(), meanings(Machine), meanings(Block)
     keys, tables = [], []
     for key, value in found.items():
         if key in PARTS:
             tables += ["", f"[{key}]  # {means[key]}"]
-            tables += [f"{f'{k} = {_toml(v)}':<26}  # {inner[k]}" for k, v in value.items()]
+            tables += [entry_line(f"{k} = {_toml(v)}", inner[k]) for k, v in value.items()]
         else:
             keys += ["", f"# {means[key]}", f"{key} = {_toml(value)}"]
     return keys, tables
-
-
-def _meanings(kind: type) -> dict[str, str]:
-    """Return the description of each key."""
-    kinds = get_type_hints(kind, include_extras=True)
-    return {
-        field: hint.__metadata__[-1].description
-        for field, hint in kinds.items()
-        if hasattr(hint, "__metadata__")
-    }
 
 
 def _toml(value: Any) -> str:

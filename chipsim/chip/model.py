@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -16,6 +15,7 @@ from chipsim.chip.host import ChipHost
 from chipsim.chip.machine import Axes, Machine, flat_axes
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.chip.provenance import Provenance
+from chipsim.chip.tables import annotations_of
 from chipsim.chip.time import ChipTime
 from chipsim.errors import ChipError
 from chipsim.protocols import BoolArray, Int32Array
@@ -30,8 +30,12 @@ Delivery = Literal["synapse", "core", "tree"]
 branches on the way to these cores (multicast)."""
 
 _LIMITS = ("neurons", "synapses", "axons_in", "axons_out")
+_UNITS = ("energy_unit", "latency_unit")
 _MEMORY = ("memory_bits", "weight_bits", "index_bits", "axon_bits")
-TABLES = ("npu", "host", "time", "energy", "machine")
+_TABLE_TYPES = {
+    "npu": NpuShape, "host": ChipHost, "time": ChipTime, "energy": ChipEnergy, "machine": Machine
+}  # fmt: skip
+TABLES = tuple(_TABLE_TYPES)
 """Fields that are tables of a chip file and follow all other keys; `machine` is several tables."""
 EnergyUnit = Literal["relative", "pJ"]
 LatencyUnit = Literal["relative", "ns"]
@@ -151,7 +155,7 @@ class Chip:
     ] = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        for name, kind in _kinds().items():
+        for name, kind in annotations_of(Chip).items():
             if name not in ("unavailable", "origin", *TABLES):
                 self._check(name, kind)
         if self.width * self.height > MAX_CORES:
@@ -166,16 +170,15 @@ class Chip:
             )
         self._check_unavailable()
         self._check_memory()
-        if self.npu is not None and not isinstance(self.npu, NpuShape):
-            raise ChipError(f"chip {self.name}: npu is {self.npu!r}; give an NpuShape")
-        if self.time is not None and not isinstance(self.time, ChipTime):
-            raise ChipError(f"chip {self.name}: time is {self.time!r}; give a ChipTime")
-        if self.energy is not None and not isinstance(self.energy, ChipEnergy):
-            raise ChipError(f"chip {self.name}: energy is {self.energy!r}; give a ChipEnergy")
+        for name, asked in _TABLE_TYPES.items():
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, asked):
+                article = "an" if asked is NpuShape else "a"
+                raise ChipError(
+                    f"chip {self.name}: {name} is {value!r}; give {article} {asked.__name__}"
+                )
         self._check_host()
         if self.machine is not None:
-            if not isinstance(self.machine, Machine):
-                raise ChipError(f"chip {self.name}: machine is {self.machine!r}; give a Machine")
             size = self.machine.width, self.machine.height
             if size != (self.width, self.height):
                 raise ChipError(
@@ -198,14 +201,17 @@ class Chip:
             asked = _ASKED.get(name, "a finite number, 0 or more")
             raise ChipError(f"{where}: {name} is {value!r}; give {asked}") from error
 
+    def _check_core(self, what: str, core: Any) -> None:
+        whole = isinstance(core, int | np.integer) and not isinstance(core, bool)
+        if not whole or not 0 <= core < self.cores:
+            raise ChipError(
+                f"chip {self.name}: {what} {core!r} is outside the {self.width}x{self.height} "
+                f"mesh; core ids run from 0 to {self.cores - 1}"
+            )
+
     def _check_unavailable(self) -> None:
         for core in self.unavailable:
-            whole = isinstance(core, int | np.integer) and not isinstance(core, bool)
-            if not whole or not 0 <= core < self.cores:
-                raise ChipError(
-                    f"chip {self.name}: unavailable core {core!r} is outside the "
-                    f"{self.width}x{self.height} mesh; core ids run from 0 to {self.cores - 1}"
-                )
+            self._check_core("unavailable core", core)
         ids = tuple(sorted({int(core) for core in self.unavailable}))
         if len(ids) == self.cores:
             raise ChipError(f"chip {self.name}: all {self.cores} cores are unavailable; leave one")
@@ -241,15 +247,9 @@ class Chip:
     def _check_host(self) -> None:
         if self.host is None:
             return
-        if not isinstance(self.host, ChipHost):
-            raise ChipError(f"chip {self.name}: host is {self.host!r}; give a ChipHost")
         faulty = set(self.unavailable)
         for core in self.host.ports:
-            if not 0 <= core < self.cores:
-                raise ChipError(
-                    f"chip {self.name}: host: port {core!r} is outside the "
-                    f"{self.width}x{self.height} mesh; core ids run from 0 to {self.cores - 1}"
-                )
+            self._check_core("host: port", core)
             if core in faulty:
                 raise ChipError(
                     f"chip {self.name}: host: port [{core % self.width}, {core // self.width}] is "
@@ -344,10 +344,9 @@ class Chip:
 
     @property
     def links(self) -> int:
-        """Number of directed links between neighbouring routers."""
+        """Number of directed links between adjacent routers, with the links that close a torus."""
         columns, rows = self.routers
         torus = "" if self.machine is None else self.machine.torus
-        # On a torus the link from the last router to the first counts as well.
         east = columns - 1 + ("x" in torus and columns > 1)
         south = rows - 1 + ("y" in torus and rows > 1)
         return 2 * (east * rows + columns * south)
@@ -381,36 +380,21 @@ class Chip:
         are relative, memory bits if the memory is not counted, and the sources of the numbers. A
         machine contributes the keys of `chipsim.chip.machine.KEYS`.
         """
-        out = {each.name: getattr(self, each.name) for each in fields(self)}
-        del out["origin"]
-        out["unavailable"] = list(self.unavailable)
-        for name in ("energy_unit", "latency_unit"):
-            if out[name] == "relative":
-                del out[name]
+        hidden = {"origin", *TABLES, *(() if self.single_target else ("single_target",))}
+        hidden |= {name for name in _UNITS if getattr(self, name) == "relative"}
         if self.memory_bits is None:
-            for name in _MEMORY:
-                del out[name]
-        if not self.single_target:
-            del out["single_target"]
-        for name in ("energy_link", "latency_link"):
-            if isinstance(out[name], tuple):
-                out[name] = list(out[name])
-        tables = {name: out.pop(name) for name in TABLES}
-        if (machine := tables.pop("machine")) is not None:
-            out |= machine.to_json()
+            hidden |= set(_MEMORY)
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        out = {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in found.items()
+            if name not in hidden
+        }
+        if self.machine is not None:
+            out |= self.machine.to_json()
+        tables = {name: found[name] for name in TABLES if name != "machine"}
         return out | {name: one.to_json() for name, one in tables.items() if one is not None}
 
 
 def _pair(cost: LinkCost) -> tuple[float, float]:
     return (cost[0], cost[1]) if isinstance(cost, tuple) else (cost, cost)
-
-
-@cache
-def _kinds() -> dict[str, Any]:
-    """Return the type of every field."""
-    return get_type_hints(Chip, include_extras=True)
-
-
-def meanings() -> dict[str, str]:
-    """Return the description of each field, in the order of a chip file."""
-    return {name: kind.__metadata__[-1].description for name, kind in _kinds().items()}

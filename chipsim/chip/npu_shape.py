@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from msgspec import Meta
 
+from chipsim.chip.tables import annotations_of
 from chipsim.errors import ChipError
 
 
@@ -86,7 +86,8 @@ class NpuShape:
     loop_overhead: Annotated[int, _count(0, 16, "extra cycles per iteration of an outer loop")] = 0
 
     def __post_init__(self) -> None:
-        for field, kind in _kinds().items():
+        # The name comes first, as messages start with it.
+        for field, kind in annotations_of(NpuShape).items():
             object.__setattr__(self, field, self._checked(field, kind))
         if self.multiply_lanes > self.rows:
             raise ChipError(
@@ -148,17 +149,6 @@ class NpuShape:
         if NPU_SHAPES.get(self.name) == self:
             return {"preset": self.name}
         return {field.name: getattr(self, field.name) for field in fields(self)}
-
-
-@cache
-def _kinds() -> dict[str, Any]:
-    """Return the type of every field; the name comes first, as messages start with it."""
-    return get_type_hints(NpuShape, include_extras=True)
-
-
-def npu_meanings() -> dict[str, str]:
-    """Return the description of each parameter of an NPU, in the order of a chip file."""
-    return {field: get_args(kind)[1].description for field, kind in _kinds().items()}
 
 
 NPU_SHAPES: dict[str, NpuShape] = {

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping
 from dataclasses import asdict, fields
 
-from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape, npu_meanings
+from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
+from chipsim.chip.tables import checked_table, entry_line, meanings
 from chipsim.chip.toml_text import toml_string
 from chipsim.errors import ChipError
 
@@ -21,14 +20,8 @@ def npu_from_table(values: object, chip: str) -> NpuShape:
 
     Raises `ChipError` naming the faulty key.
     """
-    if not isinstance(values, Mapping):
-        raise ChipError(f"npu is {values!r}; give a table [npu] with preset, or all parameters")
-    known = (PRESET, *_FIELDS)
-    for key in sorted(set(values) - set(known)):
-        alike = difflib.get_close_matches(key, known, 1)
-        meant = f"did you mean {alike[0]!r}? " if alike else ""
-        raise ChipError(f"npu: unknown key {key!r}; {meant}known keys are {', '.join(known)}")
-    given = dict(values)
+    asked = " with preset, or all parameters"
+    given = dict(checked_table("npu", values, (PRESET, *_FIELDS), asked))
     preset = given.pop(PRESET, None)
     if preset is None:
         for key in _FIELDS[1:]:
@@ -54,11 +47,11 @@ def npu_lines(npu: NpuShape) -> list[str]:
         lines += [f'preset = "{preset}"  # one of {", ".join(NPU_SHAPES)}; keys below override it']
     else:
         lines += [f"# all parameters; or preset = one of {', '.join(NPU_SHAPES)}, and overrides"]
-    for key, meaning in npu_meanings().items():
+    for key, meaning in meanings(NpuShape).items():
         if preset is not None and key == "name":
             continue
         entry = f"{key} = {_value(getattr(npu, key))}"
-        lines.append(f"{'# ' if preset is not None else ''}{entry:<26}  # {meaning}")
+        lines.append(entry_line(entry, meaning, preset is None))
     return lines
 
 

@@ -8,15 +8,13 @@ link carries one flit at a time.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from functools import cache
-from typing import Annotated, get_args, get_type_hints
+from typing import Annotated
 
 import numpy as np
 from msgspec import Meta
 
+from chipsim.chip.tables import checked_table, entry_line, meanings
 from chipsim.errors import ChipError
 
 MOST_CYCLES = 1e9
@@ -76,33 +74,20 @@ class ChipTime:
         return asdict(self)
 
 
-@cache
-def time_meanings() -> dict[str, str]:
-    """Return the description of each key of the table."""
-    kinds = get_type_hints(ChipTime, include_extras=True)
-    return {field: get_args(kind)[1].description for field, kind in kinds.items()}
-
-
 def time_from_table(values: object) -> ChipTime:
     """Return the times described by a table: parsed from a file or from `ChipTime.to_json`.
 
     Missing keys default to the cycles of the hardware in ``hw``. Raises `ChipError` naming the
     faulty key.
     """
-    if not isinstance(values, Mapping):
-        raise ChipError(f"time is {values!r}; give a table [time] with cycles, such as neuron = 1")
     known = [field.name for field in fields(ChipTime)]
-    for key in sorted(set(values) - set(known)):
-        alike = difflib.get_close_matches(key, known, 1)
-        meant = f"did you mean {alike[0]!r}? " if alike else ""
-        raise ChipError(f"time: unknown key {key!r}; {meant}known keys are {', '.join(known)}")
-    return ChipTime(**values)
+    return ChipTime(**checked_table("time", values, known, " with cycles, such as neuron = 1"))
 
 
 def time_lines(time: ChipTime | None) -> list[str]:
     """Return the table as lines of TOML; without times, the defaults are commented out."""
     shown = asdict(time or ChipTime())
     lines = ["", "[time]" if time else "# [time]  # no cycles are cited; cores of hw/ take:"]
-    for key, meaning in time_meanings().items():
-        lines.append(f"{'' if time else '# '}{f'{key} = {shown[key]!r}':<26}  # {meaning}")
+    for key, meaning in meanings(ChipTime).items():
+        lines.append(entry_line(f"{key} = {shown[key]!r}", meaning, time is not None))
     return lines

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.errors import ChipError
 from chipsim.npu.arrivals import Arriving, Asked, HostLink, HostWords, Taken
-from chipsim.npu.causes import CAUSES, DONE, FETCH, TOKEN, WEIGHTS
-from chipsim.npu.cycles import UNITS
+from chipsim.npu.cycles import CAUSES, DONE, FETCH, TOKEN, UNITS, WEIGHTS
 from chipsim.npu.followed import Registers
 from chipsim.npu.records import Program
 

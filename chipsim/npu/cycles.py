@@ -20,6 +20,14 @@ from chipsim.errors import ChipError
 from chipsim.npu.arrivals import Arriving, Asked, HostLink, HostWords, Taken
 
 UNITS = ("LOAD", "GEMM", "ALU", "STORE")
+CAUSES = (
+    "fetch", *(f"token of {unit}" for unit in UNITS),
+    "stream", "credit", "router", "weights", "bank", "no more work",
+)  # fmt: skip
+"""Causes of stalls of units. Stream: data of another core; credit: a consumer has not freed its
+slot; router: the mesh does not accept the flit; bank: a store's bank is receiving."""
+FETCH, TOKEN = 0, 1
+STREAM, CREDIT, ROUTER, WEIGHTS, BANK, DONE = range(TOKEN + len(UNITS), len(CAUSES))
 
 
 class Timed(NamedTuple):

@@ -6,8 +6,7 @@ import numpy as np
 from numba import njit
 
 from chipsim.noc.kernel import NEVER
-from chipsim.npu.causes import DONE, FETCH, TOKEN
-from chipsim.npu.mesh_flit import _pack
+from chipsim.npu.cycles import DONE, FETCH, TOKEN
 from chipsim.npu.mesh_state import (
     ASKED,
     FAULT,
@@ -16,6 +15,7 @@ from chipsim.npu.mesh_state import (
     FAULT_TO,
     FINISHED,
     TOKENS,
+    pack_flit,
 )
 from chipsim.npu.mesh_steps import (
     ASK,
@@ -205,7 +205,7 @@ def _go_on(steps, cores, nodes, sizes, c, unit, t):
         register = unit if what == SEND else ASKED
         if cores.register[c, register] < 0:
             node = cores.node[c]
-            cores.register[c, register] = _pack(
+            cores.register[c, register] = pack_flit(
                 sizes.bits, more[TARGET], node, more[KIND], more[STREAM_OF], more[COUNT]
             )
             nodes.wants[node] |= 1 << (1 + register)

@@ -6,10 +6,10 @@ import numpy as np
 from numba import njit
 
 from chipsim.noc.kernel import NEVER
-from chipsim.npu.mesh_flit import _pack
 from chipsim.npu.mesh_state import (
     FAULT,
     REQUESTS,
+    pack_flit,
 )
 from chipsim.npu.mesh_steps import (
     CREDITS,
@@ -35,7 +35,7 @@ def _choose(hosts, sizes, h, t):
                 hosts.head[h] = (head + 1) % hosts.asked.shape[1]
                 hosts.level[h] -= 1
                 hosts.answered[h] = 0
-            return _pack(bits, target, node, np.int64(WORDS), np.int64(0), np.int64(0))
+            return pack_flit(bits, target, node, np.int64(WORDS), np.int64(0), np.int64(0))
     at = hosts.at[h]
     if hosts.frame[h] >= sizes.frames or at >= hosts.first[h + 1]:
         return np.int64(-1)
@@ -49,7 +49,7 @@ def _choose(hosts, sizes, h, t):
     if at + 1 == hosts.first[h + 1]:
         hosts.at[h] = hosts.first[h]
         hosts.frame[h] += 1
-    return _pack(bits, hosts.target[at], node, np.int64(MAP), hosts.stream[at], address)
+    return pack_flit(bits, hosts.target[at], node, np.int64(MAP), hosts.stream[at], address)
 
 
 @njit(cache=True, nogil=True)

@@ -15,7 +15,6 @@ from numba import njit
 from chipsim.noc.kernel import NEVER
 from chipsim.noc.moves import LOCAL, cross, decide, next_fifo, put, sleeping, take, wake
 from chipsim.npu.mesh_core import STORE_UNIT, STORING, _receive, _store_address, _work
-from chipsim.npu.mesh_flit import _pack
 from chipsim.npu.mesh_host import _choose, _next_of_host, _to_host
 from chipsim.npu.mesh_state import (
     ACTIVE,
@@ -25,6 +24,7 @@ from chipsim.npu.mesh_state import (
     HOST,
     SOURCES,
     TOP,
+    pack_flit,
 )
 from chipsim.npu.mesh_steps import (
     COUNT,
@@ -85,7 +85,7 @@ def _enter(steps, cores, hosts, nodes, sizes, level, t):
             more, sent = steps.more[at], cores.sent[c]
             vector = sent // sizes.parts
             address = _store_address(more, vector, cores.frame[c] & 1 == 1)
-            nodes.flits[count] = _pack(
+            nodes.flits[count] = pack_flit(
                 sizes.bits, more[TARGET], np.int64(v), more[KIND], more[STREAM_OF],
                 address * sizes.parts + sent - vector * sizes.parts,
             )  # fmt: skip

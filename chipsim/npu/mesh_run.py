@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from chipsim.errors import ChipError
 from chipsim.noc.mesh import Mesh, link_flits, new_routers
 from chipsim.noc.moves import EAST, NORTH, SOUTH, WEST
-from chipsim.npu.causes import DONE
-from chipsim.npu.cycles import UNITS
+from chipsim.npu.cycles import DONE, UNITS
 from chipsim.npu.mesh_chip import MeshChip, Place, say
 from chipsim.npu.mesh_kernel import _advance_chip
 from chipsim.npu.mesh_setup import MeshState, new_state

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.noc.kernel import NEVER
-from chipsim.npu.causes import CAUSES
-from chipsim.npu.cycles import UNITS
+from chipsim.npu.cycles import CAUSES, UNITS
 from chipsim.npu.records import STREAMS
 
 REGISTERS = len(UNITS) + 1
@@ -21,7 +21,7 @@ SOURCES = REGISTERS + 2
 """Flit sources per node: STORE, the registers, the host port."""
 HOST = SOURCES - 1
 TOP = 1 << 32
-"""A flit is value * TOP + its other parts; see `pack`."""
+"""A flit is value * TOP + its other parts; see `pack_flit`."""
 
 # Entries of `Chip.scalars`.
 CYCLE, ACTIVE, FINISHED, FAULT, FAULT_CORE, FAULT_FROM, FAULT_TO, FLITS = range(8)
@@ -30,6 +30,17 @@ MOST_REQUESTS = 1 << 12
 """Maximum number of weight requests that wait at a host port."""
 # Values of `FAULT`; 0 is none.
 TOKENS, REQUESTS = 1, 2
+
+
+@njit(cache=True, nogil=True)
+def pack_flit(bits, target, source, kind, stream, value):
+    """Return a flit of a core on a mesh, encoded as a number.
+
+    From bit 0 on: target node and source node, each with `bits` bits; kind and stream, 4 bits each;
+    from `TOP` on the value.
+    """
+    low = target | (source << bits) | (kind << (2 * bits)) | (stream << (2 * bits + 4))
+    return value * TOP + low
 
 
 class Sizes(NamedTuple):

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.errors import ChipError
 from chipsim.npu.arrivals import Taken
-from chipsim.npu.causes import BANK, CREDIT, FETCH, ROUTER, STREAM, WEIGHTS
-from chipsim.npu.cycles import UNITS
+from chipsim.npu.cycles import BANK, CREDIT, FETCH, ROUTER, STREAM, UNITS, WEIGHTS
 from chipsim.npu.followed import Followed, Registers
 from chipsim.npu.mesh_chip import Place
 from chipsim.npu.records import STREAMS, Program

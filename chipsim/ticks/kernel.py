@@ -119,6 +119,65 @@ def _work(cores, routes, spikes, costs, room, c, t):
     return entering, more, busy
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _work_all(cores, routes, level, tiles, seen, spikes, entering, costs, t):
+    """Run one cycle of the sweeps and senders of all cores.
+
+    Returns the number of packets that enter the mesh, written to `entering`; whether work is left;
+    and the last cycle until which a sweep or sender is busy.
+    """
+    entries, swept = 0, 0.0
+    goes_on = False
+    shared = len(tiles.router) > 0
+    if shared:
+        for c in range(len(cores.next)):
+            if cores.offered[c] != NONE and cores.offer[c] <= t:
+                offer(tiles, c)
+    for c in range(len(cores.next)):
+        idle = cores.looked[c] == NONE and cores.known[c] == NONE
+        idle = idle and cores.read[c] == NONE
+        if idle and cores.queued[c] == 0 and cores.next[c] > t and cores.offered[c] == NONE:
+            goes_on = goes_on or cores.next[c] < LATER
+            continue
+        room = level[5 * router_of(tiles, c) + LOCAL] < costs.depth
+        if shared:
+            room = sends(tiles, c, room)
+        enters, more, busy = _work(cores, routes, spikes, costs, room, c, t)
+        goes_on = goes_on or more
+        swept = max(swept, busy)
+        if enters != NONE:
+            entering[entries, 0], entering[entries, 1] = c, enters
+            entries += 1
+            seen.sent[c] += 1
+    return entries, goes_on, swept
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _ready(cores, routes, at, past, t):
+    """Return whether all cores of the packets at:past can receive in cycle t."""
+    ready = True
+    for end in range(at, past):
+        ready = ready and cores.free[routes.core[end]] <= t
+    return ready
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _receive(cores, routes, seen, costs, at, past, t):
+    """Pass the packets at:past to their cores; return the last cycle in which one is busy."""
+    received = 0.0
+    for end in range(at, past):
+        c, events = routes.core[end], routes.events[end]
+        begins = max(t + 3.0, cores.ends[c])
+        cores.free[c] = max(t + 1.0, cores.before[c])  # start of the previous packet's events
+        cores.before[c] = cores.begins[c]
+        cores.begins[c] = begins
+        cores.ends[c] = begins + costs.packet_in + events * costs.event
+        received = max(received, cores.ends[c] + costs.tail)
+        seen.taken[c] += 1
+        seen.events[c] += events
+    return received
+
+
 @njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
 def _phase(cores, routes, routers, tiles, seen, spikes, host, entering, costs):
     """Run from cycle 0 until nothing moves: a tick, or the packets of the host before it.
@@ -128,11 +187,9 @@ def _phase(cores, routes, routers, tiles, seen, spikes, host, entering, costs):
 
     Returns the last busy cycle of senders and sweeps, and the last busy cycle of receivers.
     """
-    depth, bits = costs.depth, costs.bits
-    child, level = routes.child, routers.level
+    bits, level = costs.bits, routers.level
     stride = len(routers.flits) // len(level)
     is_tree = len(routers.trees) > 0
-    shared = len(tiles.router) > 0
     for link in range(len(routers.wires.free)):
         routers.wires.free[link] = 0.0
     swept, received = 0.0, 0.0
@@ -148,32 +205,16 @@ def _phase(cores, routes, routers, tiles, seen, spikes, host, entering, costs):
                 at += 1
                 row = routes.indptr[host[at]] if at < len(host) else 0
             goes_on = at < len(host)
-            if goes_on and level[LOCAL] < depth:
+            if goes_on and level[LOCAL] < costs.depth:
                 entering[0, 0], entering[0, 1] = 0, row
                 entries, row = 1, row + 1
         else:
-            if shared:
-                for c in range(len(cores.next)):
-                    if cores.offered[c] != NONE and cores.offer[c] <= t:
-                        offer(tiles, c)
-            for c in range(len(cores.next)):
-                idle = cores.looked[c] == NONE and cores.known[c] == NONE
-                idle = idle and cores.read[c] == NONE
-                if idle and cores.queued[c] == 0 and cores.next[c] > t and cores.offered[c] == NONE:
-                    goes_on = goes_on or cores.next[c] < LATER
-                    continue
-                room = level[5 * router_of(tiles, c) + LOCAL] < depth
-                if shared:
-                    room = sends(tiles, c, room)
-                enters, more, busy = _work(cores, routes, spikes, costs, room, c, t)
-                goes_on = goes_on or more
-                swept = max(swept, busy)
-                if enters != NONE:
-                    entering[entries, 0], entering[entries, 1] = c, enters
-                    entries += 1
-                    seen.sent[c] += 1
+            entries, goes_on, busy = _work_all(
+                cores, routes, level, tiles, seen, spikes, entering, costs, t
+            )
+            swept = max(swept, busy)
         working = wake(routers, bits, working, t)
-        count, working = decide(routers, working, depth, t)
+        count, working = decide(routers, working, costs.depth, t)
         # All decisions are made: first flits move, then packets enter.
         for i in range(count + entries):
             if i < count:
@@ -186,30 +227,17 @@ def _phase(cores, routes, routers, tiles, seen, spikes, host, entering, costs):
                     moving = routers.flits[fifo * stride + routers.first[fifo]]
                     at_end = routes.heard[moving] if is_tree else moving >> bits
                     past = routes.heard[moving + 1] if is_tree else at_end + 1
-                    ready = True
-                    for end in range(at_end, past):
-                        ready = ready and cores.free[routes.core[end]] <= t
-                    if not ready:  # a core is not ready
+                    if not _ready(cores, routes, at_end, past, t):
                         routers.pointer[leaving] = port
                         continue
                 moving = take(routers, bits, stride, leaving, port, t)
                 seen.passed[leaving] += 1
                 if output == LOCAL:
-                    for end in range(at_end, past):
-                        c, events = routes.core[end], routes.events[end]
-                        begins = max(t + 3.0, cores.ends[c])
-                        cores.free[c] = max(
-                            t + 1.0, cores.before[c]
-                        )  # start of the previous packet's events
-                        cores.before[c] = cores.begins[c]
-                        cores.begins[c] = begins
-                        cores.ends[c] = begins + costs.packet_in + events * costs.event
-                        received = max(received, cores.ends[c] + costs.tail)
-                        seen.taken[c] += 1
-                        seen.events[c] += events
+                    busy = _receive(cores, routes, seen, costs, at_end, past, t)
+                    received = max(received, busy)
                     continue
                 if is_tree:
-                    moving = child[moving, output]
+                    moving = routes.child[moving, output]
                 fifo = next_fifo(routers, v, output)
                 due = cross(routers, leaving, t)
             else:

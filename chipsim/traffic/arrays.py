@@ -140,22 +140,10 @@ def measure(
     ChipError
         If the arrays do not belong together, or a sum would exceed 2^62.
     """
-    core, sizes, rates = _checked(core, sizes, rates)
-    for name, unit in zip(("weight_unit", "rate_unit"), units, strict=True):
-        if not 0 < unit < np.inf:
-            raise ChipError(f"{name} is {unit!r}; give a positive number")
+    core, sizes, rates = _checked(core, sizes, rates, units)
     sweep = Sweep(chip, core, sizes, rates, undirected, scratch)
-    if isinstance(blocks, BlockSource):
-        _add_source(sweep, blocks, threads)
-    else:
-        _exhaust(map_ordered(sweep.add, blocks, threads))
-    for part in swept:
-        sweep.join(part)
-    if sweep.vertices != len(core):
-        raise ChipError(
-            f"the blocks hold {sweep.vertices} vertices, the mapping {len(core)} neurons; "
-            "use the mapping of this network"
-        )
+    _add_all(sweep, blocks, threads, swept)
+    _require_all(sweep, len(core))
     sweep.finish()
     pairs = sweep.pairs.table()
     flows = follow(chip, pairs, np.flatnonzero(sweep.usage.count), threads)
@@ -182,22 +170,36 @@ def measure(
     )
 
 
-def _add_source(sweep: Sweep, source: BlockSource, threads: int) -> None:
-    """Read and add all blocks; a thread holds one block at a time."""
-
-    def work(index: int) -> None:
-        sweep.add(source.read_block(index))
-
-    _exhaust(map_ordered(work, range(source.block_count), threads))
-
-
-def _exhaust(results: Iterable[None]) -> None:
-    for _ in results:
+def _add_all(
+    sweep: Sweep,
+    blocks: Iterable[SynapseBlock] | BlockSource,
+    threads: int,
+    swept: Iterable[Swept],
+) -> None:
+    """Add all blocks, and the sums of other processes; a thread holds one block at a time."""
+    if isinstance(blocks, BlockSource):
+        source = blocks
+        added = map_ordered(
+            lambda index: sweep.add(source.read_block(index)), range(source.block_count), threads
+        )
+    else:
+        added = map_ordered(sweep.add, blocks, threads)
+    for _ in added:
         pass
+    for part in swept:
+        sweep.join(part)
+
+
+def _require_all(sweep: Sweep, neurons: int) -> None:
+    if sweep.vertices != neurons:
+        raise ChipError(
+            f"the blocks hold {sweep.vertices} vertices, the mapping {neurons} neurons; "
+            "use the mapping of this network"
+        )
 
 
 def _checked(
-    core: Int32Array, sizes: Int64Array, rates: Int64Array | None
+    core: Int32Array, sizes: Int64Array, rates: Int64Array | None, units: Units
 ) -> tuple[Int32Array, Int64Array, Int64Array | None]:
     """Return the arrays per neuron in the types of the kernels; copies only if they differ."""
     core = _whole("core", core, np.int32, np.size(core))
@@ -208,6 +210,9 @@ def _checked(
             raise ChipError(f"rates: neuron {int(rates.argmin())} has a negative rate")
     if float(sizes.sum(dtype=np.float64)) >= SUM_LIMIT:
         raise ChipError("the sum of sizes exceeds 2^62; use a coarser unit")
+    for name, unit in zip(("weight_unit", "rate_unit"), units, strict=True):
+        if not 0 < unit < np.inf:
+            raise ChipError(f"{name} is {unit!r}; give a positive number")
     return core, sizes, rates
 
 

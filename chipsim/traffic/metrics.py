@@ -4,6 +4,67 @@ d is the distance in hops between the cores of a synapse: the links between rout
 cores of a tile share a router, at a distance of 0. w is its weight, W the sum of all w. All metrics
 except those under ``core`` and ``multicast`` assume one packet per spike and synapse, and are
 functions of the sums per core pair.
+
+cut_weight, cut_fraction
+    Sum of w between different cores; the sum divided by W.
+hops_total, hops_mean, hops_max
+    Sum of w * d; the sum divided by W; largest d over synapses with w > 0.
+energy
+    Sum of w * ((d + 1) * energy_router + d * energy_link) between different cores: energy of
+    the network on the chip, routers and links, for unicast spikes, without cores.
+latency_mean, latency_max
+    (d + 1) * latency_router + d * latency_link between different cores: mean weighted by w, and
+    largest. East-west and north-south links are counted with their own values, also in
+    energies.
+link_load_max, link_load_mean, link_load_p99
+    Over all directed links of the mesh, under XY routing.
+router_load_max, router_load_mean
+    Spikes through a router, over all routers, under XY routing.
+congestion_mean, congestion_max
+    Over all routers, expected load if spikes spread over all minimal paths, as on a mesh with
+    adaptive routers.
+congestion, congestion_pairs, congestion_share
+    Only if congestion was measured on a sample of the traffic
+    (`chipsim.traffic.congestion_sample`): the word "sampled", the sampled pairs of different
+    cores, and their share of all.
+core.packets, core.hops_total, core.link_load_*, core.router_load_*
+    One packet per spike and other core that it reaches, along its XY route: sum of rate * other
+    cores reached; sum of rate * d over them; loads of the links and routers.
+multicast.connectivity, multicast.hops_total, multicast.link_load_*, multicast.router_load_*
+    Sum of rate * other cores reached; sum of rate * links of the multicast tree; loads of the
+    trees on the links and routers.
+multicast.unicast_hops_total
+    Sum over synapses of rate of the source * d: hops at the same rates with one packet per
+    synapse. Never less than multicast.hops_total. Each edge of an undirected network is two
+    synapses, one each way.
+machine.cost_total, machine.cost_mean, machine.cost_max
+    On a machine, with c the distance of the cores by its coordinates: sum of w * c; the sum
+    divided by W; largest c. `core.cost_total` is the sum of rate * c over packets to cores,
+    `multicast.cost_total` the sum of rate * cost over the links of the trees.
+machine.cut_tiles, machine.cut_chips, machine.cut_boards
+    Sum of w between different tiles, chips and boards, if the machine has them.
+crossings_chips, crossings_boards, crossing_load_max
+    Under machine, core and multicast: sum of the link loads across chip and board boundaries (a
+    board boundary is also a chip boundary), and the largest of them over its bandwidth.
+cores_used, core_fill_mean, core_fill_max
+    Cores with a neuron; size used over capacity, over those cores.
+copies
+    Copies of neurons that reach more than one core, on chips with a single target per neuron.
+memory_fill_mean, memory_fill_max
+    Bits of synaptic memory used over the bits per core, over the same cores; for chips that
+    count them.
+energy_parts.*
+    From `chipsim.traffic.energies`: energy of network, events and neurons, for chips with any
+    of them in real units; their sum, and its missing parts.
+tick_cycles, tick_bound, tick_bounds.*
+    For chips with known cycles: cycles of a mean tick, its bottleneck (one of the bounds of
+    `chipsim.traffic.ticks`), and the largest value of each bound.
+noc_latency.*
+    Mean latency in cycles of packets between cores that spread evenly over such ticks, with and
+    without waiting: `chipsim.traffic.latency`.
+
+Sums and largest loads are int if their unit is exactly 1, else float. Without traffic the
+fractions, means and largest values are 0.
 """
 
 from __future__ import annotations
@@ -29,104 +90,25 @@ from chipsim.traffic.turns import entering, of_routers
 
 
 def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
-    """Return the metrics of ``traffic``, ready for ``json.dumps``.
-
-    cut_weight, cut_fraction
-        Sum of w between different cores; the sum divided by W.
-    hops_total, hops_mean, hops_max
-        Sum of w * d; the sum divided by W; largest d over synapses with w > 0.
-    energy
-        Sum of w * ((d + 1) * energy_router + d * energy_link) between different cores: energy of
-        the network on the chip, routers and links, for unicast spikes, without cores.
-    latency_mean, latency_max
-        (d + 1) * latency_router + d * latency_link between different cores: mean weighted by w, and
-        largest. East-west and north-south links are counted with their own values, also in
-        energies.
-    link_load_max, link_load_mean, link_load_p99
-        Over all directed links of the mesh, under XY routing.
-    router_load_max, router_load_mean
-        Spikes through a router, over all routers, under XY routing.
-    congestion_mean, congestion_max
-        Over all routers, expected load if spikes spread over all minimal paths, as on a mesh with
-        adaptive routers.
-    congestion, congestion_pairs, congestion_share
-        Only if congestion was measured on a sample of the traffic
-        (`chipsim.traffic.congestion_sample`): the word "sampled", the sampled pairs of different
-        cores, and their share of all.
-    core.packets, core.hops_total, core.link_load_*, core.router_load_*
-        One packet per spike and other core that it reaches, along its XY route: sum of rate * other
-        cores reached; sum of rate * d over them; loads of the links and routers.
-    multicast.connectivity, multicast.hops_total, multicast.link_load_*, multicast.router_load_*
-        Sum of rate * other cores reached; sum of rate * links of the multicast tree; loads of the
-        trees on the links and routers.
-    multicast.unicast_hops_total
-        Sum over synapses of rate of the source * d: hops at the same rates with one packet per
-        synapse. Never less than multicast.hops_total. Each edge of an undirected network is two
-        synapses, one each way.
-    machine.cost_total, machine.cost_mean, machine.cost_max
-        On a machine, with c the distance of the cores by its coordinates: sum of w * c; the sum
-        divided by W; largest c. `core.cost_total` is the sum of rate * c over packets to cores,
-        `multicast.cost_total` the sum of rate * cost over the links of the trees.
-    machine.cut_tiles, machine.cut_chips, machine.cut_boards
-        Sum of w between different tiles, chips and boards, if the machine has them.
-    crossings_chips, crossings_boards, crossing_load_max
-        Under machine, core and multicast: sum of the link loads across chip and board boundaries (a
-        board boundary is also a chip boundary), and the largest of them over its bandwidth.
-    cores_used, core_fill_mean, core_fill_max
-        Cores with a neuron; size used over capacity, over those cores.
-    copies
-        Copies of neurons that reach more than one core, on chips with a single target per neuron.
-    memory_fill_mean, memory_fill_max
-        Bits of synaptic memory used over the bits per core, over the same cores; for chips that
-        count them.
-    energy_parts.*
-        From `chipsim.traffic.energies`: energy of network, events and neurons, for chips with any
-        of them in real units; their sum, and its missing parts.
-    tick_cycles, tick_bound, tick_bounds.*
-        For chips with known cycles: cycles of a mean tick, its bottleneck (one of the bounds of
-        `chipsim.traffic.ticks`), and the largest value of each bound.
-    noc_latency.*
-        Mean latency in cycles of packets between cores that spread evenly over such ticks, with and
-        without waiting: `chipsim.traffic.latency`.
-
-    Sums and largest loads are int if their unit is exactly 1, else float. Without traffic the
-    fractions, means and largest values are 0.
-    """
-    unit = traffic.weight_unit
-    totals = traffic.totals
-    total, cut, hops, farthest = totals.weight, totals.cut, totals.hops, totals.farthest
-    trees, links = traffic.multicast_links, traffic.unicast_links
-    visits = hops + cut  # router visits: one more than links
+    """Return the metrics of ``traffic``, listed above, ready for ``json.dumps``."""
+    unit = traffic.rate_unit
     found: dict[str, Any] = {
-        "cut_weight": _scaled(cut, unit),
-        "cut_fraction": _ratio(cut, total),
-        "hops_total": _scaled(hops, unit),
-        "hops_mean": _ratio(hops, total),
-        "hops_max": farthest,
-        "energy": (visits * chip.energy_router + links_cost(links, chip.link_energies)) * unit,
-        "latency_mean": _ratio(
-            visits * chip.latency_router + links_cost(links, chip.link_latencies), cut
-        ),
-        "latency_max": latency_max(chip, traffic) if cut else 0.0,
-        **_link_loads(chip, links, unit),
-        **_router_loads(chip, links, traffic.profile.outgoing, unit),
-        "congestion_mean": float(traffic.congestion.mean()) * unit,
-        "congestion_max": float(traffic.congestion.max()) * unit,
+        **_unicast(chip, traffic),
         **_sampled(traffic),
         "core": {
-            "packets": _scaled(traffic.connectivity, traffic.rate_unit),
-            "hops_total": _scaled(int(traffic.core_links.sum()), traffic.rate_unit),
-            **_link_loads(chip, traffic.core_links, traffic.rate_unit),
-            **_router_loads(chip, traffic.core_links, traffic.activity.sent, traffic.rate_unit),
-            **_crossings(chip, traffic.core_links, traffic.rate_unit, traffic.core_cost),
+            "packets": _scaled(traffic.connectivity, unit),
+            "hops_total": _scaled(int(traffic.core_links.sum()), unit),
+            **_link_loads(chip, traffic.core_links, unit),
+            **_router_loads(chip, traffic.core_links, traffic.activity.sent, unit),
+            **_crossings(chip, traffic.core_links, unit, traffic.core_cost),
         },
         "multicast": {
-            "connectivity": _scaled(traffic.connectivity, traffic.rate_unit),
-            "hops_total": _scaled(int(trees.sum()), traffic.rate_unit),
-            "unicast_hops_total": _scaled(traffic.unicast_hops, traffic.rate_unit),
-            **_link_loads(chip, trees, traffic.rate_unit),
-            **_router_loads(chip, trees, traffic.activity.spikes, traffic.rate_unit),
-            **_crossings(chip, trees, traffic.rate_unit),
+            "connectivity": _scaled(traffic.connectivity, unit),
+            "hops_total": _scaled(int(traffic.multicast_links.sum()), unit),
+            "unicast_hops_total": _scaled(traffic.unicast_hops, unit),
+            **_link_loads(chip, traffic.multicast_links, unit),
+            **_router_loads(chip, traffic.multicast_links, traffic.activity.spikes, unit),
+            **_crossings(chip, traffic.multicast_links, unit),
         },
         **_machine(chip, traffic),
         **_fill(chip, traffic),
@@ -141,6 +123,31 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
                 "the energy and latency of the chip"
             )
     return found
+
+
+def _unicast(chip: Chip, traffic: Traffic) -> dict[str, Any]:
+    """Return the metrics of one packet per spike and synapse."""
+    unit = traffic.weight_unit
+    totals = traffic.totals
+    total, cut, hops = totals.weight, totals.cut, totals.hops
+    links = traffic.unicast_links
+    visits = hops + cut  # router visits: one more than links
+    return {
+        "cut_weight": _scaled(cut, unit),
+        "cut_fraction": _ratio(cut, total),
+        "hops_total": _scaled(hops, unit),
+        "hops_mean": _ratio(hops, total),
+        "hops_max": totals.farthest,
+        "energy": (visits * chip.energy_router + links_cost(links, chip.link_energies)) * unit,
+        "latency_mean": _ratio(
+            visits * chip.latency_router + links_cost(links, chip.link_latencies), cut
+        ),
+        "latency_max": latency_max(chip, traffic) if cut else 0.0,
+        **_link_loads(chip, links, unit),
+        **_router_loads(chip, links, traffic.profile.outgoing, unit),
+        "congestion_mean": float(traffic.congestion.mean()) * unit,
+        "congestion_max": float(traffic.congestion.max()) * unit,
+    }
 
 
 def _sampled(traffic: Traffic) -> dict[str, Any]:

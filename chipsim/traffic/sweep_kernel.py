@@ -170,7 +170,128 @@ def _flush(source, cells, touched, n, bits, out_keys, out_sums, at):
     return at
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
+def _gather(block, mapping, arrays, v, start, degree, mark, n_touched):
+    """Sum the synapses of a neuron per core that it reaches, and into the sums of its core.
+
+    Returns the largest weight, the number of reached cores, and the new number of touched ones.
+    """
+    targets, weights, core = block.targets, block.weights, mapping.core
+    cells, ends, reached, touched = arrays.cells, arrays.ends, arrays.reached, arrays.touched
+    undirected = mapping.undirected
+    # Cores of targets are scattered in memory: a separate loop lets the processor overlap the
+    # accesses. The loop after it has no unpredictable branches, and unsigned indices save both
+    # loops a test for negative ones.
+    for k in range(degree):
+        ends[k] = core[np.uint64(targets[start + k])]
+    largest = 0
+    n_reached = 0
+    for k in range(degree):
+        c = np.uint64(ends[k])
+        w = weights[start + k]
+        largest = max(largest, w)
+        reached[n_reached] = ends[k]
+        new = cells[c, STAMP] != mark
+        n_reached += new
+        cells[c, STAMP] = mark
+        cells[c, _COUNT] = cells[c, _COUNT] * (1 - new) + 1
+        if undirected and targets[start + k] <= v:  # an edge is one flow
+            continue
+        before = cells[c, _SUM]
+        touched[n_touched] = ends[k]
+        n_touched += (before == 0) & (w > 0)
+        cells[c, _SUM] = before + w
+    return largest, n_reached, n_touched
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _reach(mapping, arrays, s, n_reached, rate, mark):
+    """Add the axons, synaptic events and packets of a neuron to the cores that it reaches.
+
+    Returns the hops of one packet per synapse, the number of other cores, and the columns of the
+    tree to them, which are left in ``extents``; on a torus, `add_round` finds these.
+    """
+    columns, rows = mapping.columns, mapping.rows
+    routes, torus = mapping.routes, mapping.routes.torus
+    cells, extents, reached = arrays.cells, arrays.extents, arrays.reached
+    synapses, axons_in, active = arrays.synapses, arrays.axons_in, arrays.activity
+    cast = arrays.core_links
+    x0 = columns[s]
+    y0 = rows[s]
+    n_columns = 0
+    others = n_reached
+    spread = np.int64(0)
+    # Synapses in one core are added together: a neuron has far more synapses than cores that it
+    # reaches.
+    for k in range(n_reached):
+        c = reached[k]
+        count = cells[c, _COUNT]
+        synapses[c] += count
+        axons_in[c] += 1
+        active[c, _EVENTS] += rate * count
+        if torus:
+            spread += count * abs(way(x0, columns[c], routes.x, routes.round_x))
+            spread += count * abs(way(y0, rows[c], routes.y, routes.round_y))
+        else:
+            spread += count * (abs(columns[c] - x0) + abs(rows[c] - y0))
+        if c == s:
+            others -= 1
+            active[s, _LOCAL] += rate
+            continue
+        active[c, _RECEIVED] += rate
+        if torus:
+            continue
+        x = columns[c]
+        y = rows[c]
+        add_straight(cast, x0, y0, x, y, rate)
+        if extents[x, 0] != mark:
+            extents[x, 0] = mark
+            extents[x, 1] = y0
+            extents[x, 2] = y0
+            extents[n_columns, 3] = x
+            n_columns += 1
+        extents[x, 1] = min(extents[x, 1], y)
+        extents[x, 2] = max(extents[x, 2], y)
+    return spread, others, n_columns
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _add_tree(diff, extents, n_columns, x0, y0, rate):
+    """Add the multicast tree from router (x0, y0) to the differences; return its hops.
+
+    extents : the rows of its `n_columns` columns, as in `Arrays`
+    """
+    west = x0
+    east = x0
+    hops = 0
+    for k in range(n_columns):
+        x = extents[k, 3]
+        west = min(west, x)
+        east = max(east, x)
+        low = extents[x, 1]
+        high = extents[x, 2]
+        hops += high - low
+        diff[2, y0, x] += rate
+        diff[2, high, x] -= rate
+        diff[3, low + 1, x] += rate
+        diff[3, y0 + 1, x] -= rate
+        if len(diff) > 4:
+            turn = 6 + 2 * (x > x0) + 4 * (x < x0)
+            diff[turn, y0, x] += rate * (high > y0)
+            diff[turn + 1, y0, x] += rate * (low < y0)
+    hops += east - west
+    diff[0, y0, x0] += rate
+    diff[0, y0, east] -= rate
+    diff[1, y0, west + 1] += rate
+    diff[1, y0, x0 + 1] -= rate
+    if len(diff) > 4:
+        diff[4, y0, x0] += rate * (east > x0)
+        diff[5, y0, x0] += rate * (west < x0)
+    return hops
+
+
+# Without reference counting (`_nrt=False`), which costs as much as a tree per neuron.
+@njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
 def sweep_block(block, mapping, serial, arrays):
     """Add the contributions of a `KernelBlock` under a `KernelMapping` to the `Arrays` of a thread.
 
@@ -180,14 +301,9 @@ def sweep_block(block, mapping, serial, arrays):
     destination core.
     """
     first, order, indptr = block.first, block.order, block.indptr
-    targets, weights = block.targets, block.weights
-    core, rates, columns, rows = mapping.core, mapping.rates, mapping.columns, mapping.rows
-    has_rates, undirected = mapping.has_rates, mapping.undirected
-    routes, torus, priced = mapping.routes, mapping.routes.torus, mapping.priced
-    cells, extents, ends, reached = arrays.cells, arrays.extents, arrays.ends, arrays.reached
-    touched, bits = arrays.touched, arrays.bits
-    synapses, axons_in, axons_out = arrays.synapses, arrays.axons_in, arrays.axons_out
-    diff, cast, active = arrays.tree_links, arrays.core_links, arrays.activity
+    core, rates, torus = mapping.core, mapping.rates, mapping.routes.torus
+    cells, reached, touched, bits = arrays.cells, arrays.reached, arrays.touched, arrays.bits
+    extents, active = arrays.extents, arrays.activity
     out_keys, out_sums = arrays.keys, arrays.sums
     n_out = np.int64(0)  # not a literal, which would compile another version of `_flush`
     n_touched = 0
@@ -207,69 +323,13 @@ def sweep_block(block, mapping, serial, arrays):
             source = s
         start = indptr[order[i]]
         degree = indptr[order[i] + 1] - start
-        # Cores of targets are scattered in memory: a separate loop lets the processor overlap the
-        # accesses. The loop after it has no unpredictable branches, and unsigned indices save both
-        # loops a test for negative ones.
-        for k in range(degree):
-            ends[k] = core[np.uint64(targets[start + k])]
         mark = serial + i
-        largest = 0
-        n_reached = 0
-        for k in range(degree):
-            c = np.uint64(ends[k])
-            w = weights[start + k]
-            largest = max(largest, w)
-            reached[n_reached] = ends[k]
-            new = cells[c, STAMP] != mark
-            n_reached += new
-            cells[c, STAMP] = mark
-            cells[c, _COUNT] = cells[c, _COUNT] * (1 - new) + 1
-            if undirected and targets[start + k] <= v:  # an edge is one flow
-                continue
-            before = cells[c, _SUM]
-            touched[n_touched] = ends[k]
-            n_touched += (before == 0) & (w > 0)
-            cells[c, _SUM] = before + w
-        rate = rates[v] if has_rates else largest
-        x0 = columns[s]
-        y0 = rows[s]
-        west = x0
-        east = x0
-        n_columns = 0
-        others = n_reached
-        spread = np.int64(0)
-        # Synapses in one core are added together: a neuron has far more synapses than cores that it
-        # reaches.
-        for k in range(n_reached):
-            c = reached[k]
-            count = cells[c, _COUNT]
-            synapses[c] += count
-            axons_in[c] += 1
-            active[c, _EVENTS] += rate * count
-            if torus:
-                spread += count * abs(way(x0, columns[c], routes.x, routes.round_x))
-                spread += count * abs(way(y0, rows[c], routes.y, routes.round_y))
-            else:
-                spread += count * (abs(columns[c] - x0) + abs(rows[c] - y0))
-            if c == s:
-                others -= 1
-                active[s, _LOCAL] += rate
-                continue
-            active[c, _RECEIVED] += rate
-            if torus:
-                continue
-            x = columns[c]
-            y = rows[c]
-            add_straight(cast, x0, y0, x, y, rate)
-            if extents[x, 0] != mark:
-                extents[x, 0] = mark
-                extents[x, 1] = y0
-                extents[x, 2] = y0
-                extents[n_columns, 3] = x
-                n_columns += 1
-            extents[x, 1] = min(extents[x, 1], y)
-            extents[x, 2] = max(extents[x, 2], y)
-        axons_out[s] += max(1, n_reached) if mapping.copies else others
+        largest, n_reached, n_touched = _gather(
+            block, mapping, arrays, v, start, degree, mark, n_touched
+        )
+        rate = rates[v] if mapping.has_rates else largest
+        spread, others, n_columns = _reach(mapping, arrays, s, n_reached, rate, mark)
+        arrays.axons_out[s] += max(1, n_reached) if mapping.copies else others
         if degree == 0 or rate == 0:
             continue
         unicast_hops += rate * spread
@@ -279,36 +339,13 @@ def sweep_block(block, mapping, serial, arrays):
         connectivity += rate * others
         active[s, _SENT] += rate * others
         active[s, _SPIKES] += rate
-        if priced:
+        if mapping.priced:
             core_cost += cast_cost(mapping.axes, s, reached[:n_reached], rate)
+        cast, diff = arrays.core_links, arrays.tree_links
         if torus:
-            around = add_round(mapping, s, reached[:n_reached], rate, extents, mark, cast, diff)
-            tree_hops += float(rate) * around
-            continue
-        hops = 0
-        for k in range(n_columns):
-            x = extents[k, 3]
-            west = min(west, x)
-            east = max(east, x)
-            low = extents[x, 1]
-            high = extents[x, 2]
-            hops += high - low
-            diff[2, y0, x] += rate
-            diff[2, high, x] -= rate
-            diff[3, low + 1, x] += rate
-            diff[3, y0 + 1, x] -= rate
-            if len(diff) > 4:
-                turn = 6 + 2 * (x > x0) + 4 * (x < x0)
-                diff[turn, y0, x] += rate * (high > y0)
-                diff[turn + 1, y0, x] += rate * (low < y0)
-        hops += east - west
-        diff[0, y0, x0] += rate
-        diff[0, y0, east] -= rate
-        diff[1, y0, west + 1] += rate
-        diff[1, y0, x0 + 1] -= rate
-        if len(diff) > 4:
-            diff[4, y0, x0] += rate * (east > x0)
-            diff[5, y0, x0] += rate * (west < x0)
+            hops = add_round(mapping, s, reached[:n_reached], rate, extents, mark, cast, diff)
+        else:
+            hops = _add_tree(diff, extents, n_columns, mapping.columns[s], mapping.rows[s], rate)
         tree_hops += float(rate) * hops
     if n_touched > 0:
         n_out = _flush(source, cells, touched, n_touched, bits, out_keys, out_sums, n_out)

@@ -21,8 +21,8 @@ from amaranth.back import rtlil
 from hw.flow.memories import unchecked, with_attributes
 from hw.flow.names import plain_names
 from hw.flow.sharing import SharedModules
+from hw.flow.widths import BINARY_PORTS, techmap_rules
 from hw.flow.widths import FILE as WIDTHS
-from hw.flow.widths import techmap_rules
 from hw.flow.yosys import Note, quiet, run_yosys
 
 # A memory's initial contents, a cell of a few lines, all zero.
@@ -52,15 +52,7 @@ MULTIPLIER = "kept_multiplier"
 _MULTIPLIERS = f"""\
 (* blackbox *)
 module {MULTIPLIER} (A, B, Y);
-  parameter A_SIGNED = 0;
-  parameter B_SIGNED = 0;
-  parameter A_WIDTH = 1;
-  parameter B_WIDTH = 1;
-  parameter Y_WIDTH = 1;
-  input [A_WIDTH-1:0] A;
-  input [B_WIDTH-1:0] B;
-  output [Y_WIDTH-1:0] Y;
-endmodule
+{BINARY_PORTS}endmodule
 """
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from amaranth.hdl import ClockSignal, Instance, ResetSignal, Value
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 Elaborate = Callable[[Any, Any], Any]
@@ -32,6 +33,16 @@ def shared(elaborate: Elaborate) -> Elaborate:
         return elaborate(self, platform)
 
     return wrapper
+
+
+class ShapedComponent(wiring.Component):
+    """A shared component whose logic depends on its attribute `shape` alone."""
+
+    @property
+    def module_parameters(self) -> tuple[Any, ...]:
+        """Key of the shared module."""
+        me: Any = self
+        return (me.shape,)
 
 
 class SharedModules:

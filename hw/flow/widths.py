@@ -8,6 +8,17 @@ in the netlist by Yosys's ``techmap``; the logic stays the same.
 from __future__ import annotations
 
 FILE = "widths.v"
+BINARY_PORTS = """\
+  parameter A_SIGNED = 0;
+  parameter B_SIGNED = 0;
+  parameter A_WIDTH = 1;
+  parameter B_WIDTH = 1;
+  parameter Y_WIDTH = 1;
+  input [A_WIDTH-1:0] A;
+  input [B_WIDTH-1:0] B;
+  output [Y_WIDTH-1:0] Y;
+"""
+"""Parameters and ports of a cell with two operands."""
 
 _EXTENDED = """\
   localparam WIDTH = {width};
@@ -28,15 +39,7 @@ _EXTENDED = """\
 _BINARY = """\
 (* techmap_celltype = "{cell}" *)
 module widen{number} (A, B, Y);
-  parameter A_SIGNED = 0;
-  parameter B_SIGNED = 0;
-  parameter A_WIDTH = 1;
-  parameter B_WIDTH = 1;
-  parameter Y_WIDTH = 1;
-  input [A_WIDTH-1:0] A;
-  input [B_WIDTH-1:0] B;
-  output [Y_WIDTH-1:0] Y;
-{extended}\
+{ports}{extended}\
   \\{cell} #(.A_SIGNED(A_SIGNED && B_SIGNED), .B_SIGNED(A_SIGNED && B_SIGNED), .A_WIDTH(WIDTH),
     .B_WIDTH(WIDTH), .Y_WIDTH(Y_WIDTH)) _TECHMAP_REPLACE_ (.A(wide_a), .B(wide_b), .Y(Y));
 endmodule
@@ -56,15 +59,7 @@ endmodule
 _SHIFTED = """\
 (* techmap_celltype = "{cell}" *)
 module widen{number} (A, B, Y);
-  parameter A_SIGNED = 0;
-  parameter B_SIGNED = 0;
-  parameter A_WIDTH = 1;
-  parameter B_WIDTH = 1;
-  parameter Y_WIDTH = 1;
-  input [A_WIDTH-1:0] A;
-  input [B_WIDTH-1:0] B;
-  output [Y_WIDTH-1:0] Y;
-  localparam WIDTH = A_WIDTH > Y_WIDTH ? A_WIDTH : Y_WIDTH;
+{ports}  localparam WIDTH = A_WIDTH > Y_WIDTH ? A_WIDTH : Y_WIDTH;
   wire signed [A_WIDTH-1:0] a = A;
   wire [WIDTH-1:0] wide_a, wide_y;
   generate
@@ -88,13 +83,13 @@ _COMPARED = ("$eq", "$ne", "$lt", "$le", "$gt", "$ge", "$divfloor", "$modfloor")
 
 def techmap_rules() -> str:
     """Return the rules for ``techmap``, in Verilog."""
+
+    def rule(text: str, cell: str, extended: str = "") -> str:
+        number = cell.replace("$", "_")
+        return text.format(cell=cell, number=number, ports=BINARY_PORTS, extended=extended)
+
     rules = [_LOGIC_NOT]
     wider = "A_WIDTH > B_WIDTH ? A_WIDTH : B_WIDTH"
     for width, cells in (("Y_WIDTH", _RESULT), (wider, _COMPARED)):
-        extended = _EXTENDED.format(width=width)
-        rules += [
-            _BINARY.format(cell=cell, number=cell.replace("$", "_"), extended=extended)
-            for cell in cells
-        ]
-    rules += [_SHIFTED.format(cell=cell, number=cell.replace("$", "_")) for cell in _SHIFTS]
-    return "\n".join(rules)
+        rules += [rule(_BINARY, cell, _EXTENDED.format(width=width)) for cell in cells]
+    return "\n".join([*rules, *(rule(_SHIFTED, cell) for cell in _SHIFTS)])

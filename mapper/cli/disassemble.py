@@ -28,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from hw.errors import HwError
     from hw.npu.isa.assembly import disassemble
-    from hw.npu.isa.table import INSTRUCTION_BYTES, MICRO_OP_BYTES, decode, decode_micro_op
+    from hw.npu.isa.encoding import decode, decode_micro_op
+    from hw.npu.isa.table import INSTRUCTION_BYTES, MICRO_OP_BYTES
     from mapper.compiler.artifacts.contents import is_records
     from mapper.compiler.artifacts.manifest import MOST_FILE
     from mapper.compiler.codegen.macros.listing import listing_text

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
@@ -34,14 +35,7 @@ class ThreadTeam(Closing):
         work = self._stoppable(work)
         if self._pool is None:
             return [work(item) for item in items]
-        futures: list[Future[Result]] = []
-        try:
-            futures += (self._pool.submit(work, item) for item in items)
-            return [future.result() for future in futures]
-        finally:
-            for future in futures:
-                future.cancel()
-            wait(futures)
+        return list(stream(self._pool, work, items, sys.maxsize))
 
     def stream(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yield results in order, at most two per thread ahead of the consumer."""

@@ -163,7 +163,7 @@ class ConnectionSorter(Closing):
         incoming : 1 if `other` is the source of the connection, else 0
         weight : not negative; all integer, or float64 to be quantised in `blocks`
         """
-        self._add(owner, other, weight, IN if incoming else OUT)
+        self._filling.add(owner, other, weight, IN if incoming else OUT)
 
     def add_edges(
         self,
@@ -173,16 +173,7 @@ class ConnectionSorter(Closing):
         undirected: bool,
     ) -> None:
         """Add edges at both ends, like two calls of `add`."""
-        self._add(source, target, weight, UNDIRECTED if undirected else DIRECTED)
-
-    def _add(
-        self,
-        source: NDArray[np.integer],
-        target: NDArray[np.integer],
-        weight: NDArray[np.integer] | NDArray[np.floating],
-        mode: int,
-    ) -> None:
-        self._filling.add(source, target, weight, mode)
+        self._filling.add(source, target, weight, UNDIRECTED if undirected else DIRECTED)
 
     def add_made(
         self,

@@ -22,13 +22,7 @@ from storage.store.attributes import stored_values
 from storage.store.codec import encode_numbers
 from storage.store.encoding import BlockEncoder, Elsewhere, Progress, Totals
 from storage.store.given import Given, GivenEdges, Ids, Numbers, add_given, check_edges
-from storage.store.meta import (
-    MEMBER,
-    WEIGHTED_VERSION,
-    AttributeMeta,
-    NetworkMeta,
-    SynapticMeta,
-)
+from storage.store.meta import MEMBER, WEIGHTED_VERSION, AttributeMeta, NetworkMeta, SynapticMeta
 from storage.store.network import RATE, SIZE, attribute_member, weights_member
 from storage.store.sharded_writer import ShardedWriter
 from storage.store.traffic import (
@@ -146,7 +140,6 @@ class NetworkWriter(Closing):
                 self.add(*edges)
                 yield edges[0].size
             return
-
         for given in add_given(self._sorter, parts, make, self._undirected):
             self._given.join(given)
             yield given.read
@@ -191,12 +184,7 @@ class NetworkWriter(Closing):
         return self._given.kept(source, target, weight, loops)
 
     def _add_weights(
-        self,
-        source: Ids,
-        target: Ids,
-        weight: Numbers,
-        both: bool,
-        loops: NDArray[np.bool_],
+        self, source: Ids, target: Ids, weight: Numbers, both: bool, loops: NDArray[np.bool_]
     ) -> Numbers:
         """Store synaptic weights; return the traffic of these synapses.
 
@@ -219,10 +207,7 @@ class NetworkWriter(Closing):
 
         Raises `BadInputError` for values that are not finite.
         """
-        if values.shape != (self.neurons,):
-            raise BadInputError(
-                f"attribute {name!r} has {values.size} values for {self.neurons} neurons"
-            )
+        self._check_length(name, values)
         real = values.astype("<f8")
         if not np.isfinite(real).all():
             raise BadInputError(f"attribute {name!r} holds a value that is not finite")
@@ -243,15 +228,18 @@ class NetworkWriter(Closing):
         `size` and `rate` have a meaning in mapping; `id` is the original id; others are only
         stored.
         """
-        if values.shape != (self.neurons,):
-            raise BadInputError(
-                f"attribute {name!r} has {values.size} values for {self.neurons} neurons"
-            )
+        self._check_length(name, values)
         whole, about, rounding = stored_values(name, values, labels, unit)
         if name == RATE:
             self._rate_rounding = rounding
         offset = about.offset
         self._attributes[name] = lambda a, b: whole[a:b].astype(np.int64) - offset, about
+
+    def _check_length(self, name: str, values: NDArray[Any]) -> None:
+        if values.shape != (self.neurons,):
+            raise BadInputError(
+                f"attribute {name!r} has {values.size} values for {self.neurons} neurons"
+            )
 
     def set_attribute_parts(
         self, name: str, largest: int, read: Stored, labels: Sequence[str] | None = None
@@ -291,9 +279,8 @@ class NetworkWriter(Closing):
         unit = self._attributes[RATE][1].unit if follow else self._given.units.unit()
         entries = self._sorter.entries if elsewhere is None else elsewhere.entries
         block_size = self._block_size or choose_block_size(self.neurons, entries)
-        asked = (
-            RATE in self._attributes and TRAFFIC not in said
-        )  # check whether weights follow the rates
+        # Check whether weights follow the rates.
+        asked = RATE in self._attributes and TRAFFIC not in said
         rates, rate_unit = None, 1.0
         if asked or follow:
             stored, about = self._attributes[RATE]

@@ -123,6 +123,23 @@ def random_flows(rng: np.random.Generator, nodes: int) -> Counter[tuple[int, int
     return flows
 
 
+def estimated_and_simulated(
+    chip: Chip, rng: np.random.Generator, busy: float, cycles: int = 12_000, seed: int = 0
+) -> tuple[PacketLatency, float]:
+    """Return the estimate, and the simulated mean latency, of flows that load a link to `busy`."""
+    flows = random_flows(rng, chip.cores)
+    source, target = np.array(sorted(flows), np.int32).T
+    weight = np.array([flows[pair] for pair in sorted(flows)], np.int64)
+    all_sent = sent(chip, source.tolist(), target.tolist(), weight.tolist())
+    unit = busy / latency(chip, all_sent, 1.0).load_max * (1 - 1e-9)
+    mesh = Mesh.of(chip)
+    demand = Demand.from_flows(mesh, source, target, weight, unit)
+    assert demand.busiest(mesh) == pytest.approx(busy)
+    run = measure_load(mesh, demand, cycles=cycles, warmup=2000, seed=seed)
+    assert run.latency_mean is not None
+    return latency(chip, all_sent, unit), run.latency_mean
+
+
 @pytest.mark.sample(3)
 @pytest.mark.jit
 @pytest.mark.parametrize("busy", [0.1, 0.2, 0.4, 0.6])
@@ -132,18 +149,10 @@ def test_mean_latency_is_that_of_the_simulator(busy: float) -> None:
     for seed in range(12):
         rng = np.random.default_rng(seed)
         chip = Chip("random", int(rng.integers(3, 11)), int(rng.integers(3, 9)))
-        flows = random_flows(rng, chip.cores)
-        source, target = np.array(sorted(flows), np.int32).T
-        weight = np.array([flows[pair] for pair in sorted(flows)], np.int64)
-        all_sent = sent(chip, source.tolist(), target.tolist(), weight.tolist())
-        unit = busy / latency(chip, all_sent, 1.0).load_max * (1 - 1e-9)
-        mesh = Mesh.of(chip)
-        demand = Demand.from_flows(mesh, source, target, weight, unit)
-        run = measure_load(mesh, demand, cycles=12_000, warmup=2000, seed=seed)
-        found = latency(chip, all_sent, unit)
-        assert found.mean is not None and run.latency_mean is not None
+        found, simulated = estimated_and_simulated(chip, rng, busy, seed=seed)
+        assert found.mean is not None
         assert found.load_max == pytest.approx(busy)
-        errors.append(found.mean / run.latency_mean - 1)
+        errors.append(found.mean / simulated - 1)
     assert np.abs(errors).max() < 0.03
     assert np.abs(errors).mean() < 0.01
 
@@ -158,16 +167,8 @@ def test_mean_latency_where_cores_share_routers(tile: tuple[int, int], busy: flo
         width, height = int(rng.integers(2, 7)) * tile[0], int(rng.integers(2, 6)) * tile[1]
         machine = Machine(width, height, tile=Block(*tile, 0.0))
         chip = Chip("tiles", width, height, machine=machine)
-        flows = random_flows(rng, chip.cores)
-        source, target = np.array(sorted(flows), np.int32).T
-        weight = np.array([flows[pair] for pair in sorted(flows)], np.int64)
-        all_sent = sent(chip, source.tolist(), target.tolist(), weight.tolist())
-        unit = busy / latency(chip, all_sent, 1.0).load_max * (1 - 1e-9)
-        mesh = Mesh.of(chip)
-        demand = Demand.from_flows(mesh, source, target, weight, unit)
-        assert demand.busiest(mesh) == pytest.approx(busy)
-        run = measure_load(mesh, demand, cycles=12_000, warmup=2000, seed=seed)
-        assert latency(chip, all_sent, unit).mean == pytest.approx(run.latency_mean, rel=0.03)
+        found, simulated = estimated_and_simulated(chip, rng, busy, seed=seed)
+        assert found.mean == pytest.approx(simulated, rel=0.03)
 
 
 @pytest.mark.jit
@@ -175,13 +176,6 @@ def test_mean_latency_where_cores_share_routers(tile: tuple[int, int], busy: flo
 @pytest.mark.parametrize("end", [Block(4, 4, 10.0, 1.0, 10), Block(4, 4, 10.0, 0.25, 4)])
 def test_mean_latency_over_links_that_differ(busy: float, end: Block) -> None:
     chip = Chip("machine", 8, 8, machine=Machine(8, 8, chip=end))
-    flows = random_flows(np.random.default_rng(1), chip.cores)
-    source, target = np.array(sorted(flows), np.int32).T
-    weight = np.array([flows[pair] for pair in sorted(flows)], np.int64)
-    all_sent = sent(chip, source.tolist(), target.tolist(), weight.tolist())
-    unit = busy / latency(chip, all_sent, 1.0).load_max * (1 - 1e-9)
-    mesh = Mesh.of(chip)
-    demand = Demand.from_flows(mesh, source, target, weight, unit)
-    assert demand.busiest(mesh) == pytest.approx(busy)
-    run = measure_load(mesh, demand, cycles=20_000, warmup=2000)
-    assert latency(chip, all_sent, unit).mean == pytest.approx(run.latency_mean, rel=0.03)
+    rng = np.random.default_rng(1)
+    found, simulated = estimated_and_simulated(chip, rng, busy, cycles=20_000)
+    assert found.mean == pytest.approx(simulated, rel=0.03)

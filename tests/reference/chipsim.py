@@ -20,6 +20,7 @@ from tests.reference.link_traffic import (
     flows,
     multicast,
     packets_of,
+    rates_of,
     started_by,
     unicast_hops,
     unicast_loads,
@@ -95,6 +96,16 @@ def usage(
     }
 
 
+def fill_metrics(chip: Chip, core: Sequence[int], use: dict[str, list[int]]) -> dict[str, float]:
+    fill = [z / chip.neurons for z, n in zip(use["neurons"], use["count"], strict=True) if n]
+    return {
+        "cores_used": len(fill),
+        **({"copies": sum(use["axons_out"]) - len(core)} if chip.single_target else {}),
+        "core_fill_mean": sum(fill) / len(fill) if fill else 0.0,
+        "core_fill_max": max(fill, default=0.0),
+    }
+
+
 def link_costs(chip: Chip) -> dict[Link, tuple[int, float, int]]:
     """Return cost, bandwidth and boundary flag (chip or board) of every link."""
     machine = chip.machine
@@ -138,10 +149,7 @@ def core_cost(
     chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None
 ) -> int:
     """Return rate times cost, summed over one packet per core that a neuron reaches."""
-    largest: Counter[int] = Counter()
-    for s, _, w in edges:
-        largest[s] = max(largest[s], w)
-    rate = largest if rates is None else rates
+    rate = rates_of(edges, rates)
     return sum(rate[s] * cost(chip, core[s], c) for s, c in {(s, core[t]) for s, t, _ in edges})
 
 
@@ -244,8 +252,8 @@ def score(
     crowd = [f * weight_unit for row in congestion(chip, core, edges, undirected) for f in row]
     connectivity, trees = multicast(chip, core, edges, rates)
     casts, active = core_casts(chip, core, edges, rates)
-    unit = weight_unit if rates is None else rate_unit
-    units = weight_unit, unit
+    units = weight_unit, (weight_unit if rates is None else rate_unit)
+    unit = units[1]
     packets = packets_of(chip, core, edges, rates, undirected)
     routers = [
         (router_metrics(chip, loads, started_by(chip, way)), by)
@@ -256,12 +264,9 @@ def score(
         )
     ]
     of_flows, of_casts, of_trees = (in_units(*one) for one in routers)
-    largest: Counter[int] = Counter()
-    for s, _, w in edges:
-        largest[s] = max(largest[s], w)
-    pairs = {(s, core[t]): (largest if rates is None else rates)[s] for s, t, _ in edges}
+    rate_of = rates_of(edges, rates)
+    pairs = {(s, core[t]): rate_of[s] for s, t, _ in edges}
     use = usage(chip, core, edges, sizes)
-    fill = [z / chip.neurons for z, n in zip(use["neurons"], use["count"], strict=True) if n]
     return {
         "cut_weight": cut_weight,
         "cut_fraction": cut_weight / total if total else 0.0,
@@ -294,13 +299,8 @@ def score(
             **crossings(chip, trees, unit, None),
         },
         **machine_metrics(chip, core, sent, weight_unit),
-        "cores_used": len(fill),
-        **({"copies": sum(use["axons_out"]) - len(core)} if chip.single_target else {}),
-        "core_fill_mean": sum(fill) / len(fill) if fill else 0.0,
-        "core_fill_max": max(fill, default=0.0),
-        **energy_parts(
-            chip, sent, core, pairs, trees, {**active, "sizes": sizes}, (weight_unit, unit)
-        ),
+        **fill_metrics(chip, core, use),
+        **energy_parts(chip, sent, core, pairs, trees, {**active, "sizes": sizes}, units),
         **({} if chip.time is None else ticks(chip, core, edges, rates, undirected, units, use)),
     }
 

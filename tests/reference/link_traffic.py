@@ -9,7 +9,7 @@ as in blocks.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -94,19 +94,30 @@ def congestion(
     return load
 
 
+def rates_of(
+    edges: Sequence[Edge], rates: Sequence[int] | None
+) -> Mapping[int, int] | Sequence[int]:
+    """Return the rate of each source: given, or the largest weight of its synapses."""
+    if rates is not None:
+        return rates
+    largest: Counter[int] = Counter()
+    for s, _, w in edges:
+        largest[s] = max(largest[s], w)
+    return largest
+
+
 def multicast(
     chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None
 ) -> tuple[int, Counter[Link]]:
     """Return the connectivity, and the loads of the trees."""
     reached: dict[int, set[int]] = defaultdict(set)
-    largest: Counter[int] = Counter()
-    for s, t, w in edges:
+    for s, t, _ in edges:
         reached[s].add(core[t])
-        largest[s] = max(largest[s], w)
+    rate_of = rates_of(edges, rates)
     connectivity = 0
     loads: Counter[Link] = Counter()
     for s, targets in reached.items():
-        rate = largest[s] if rates is None else rates[s]
+        rate = rate_of[s]
         connectivity += rate * len(targets - {core[s]})
         tree = {link for c in targets for link in route(chip, core[s], c)}
         for link in tree:
@@ -119,15 +130,14 @@ def core_casts(
 ) -> tuple[Counter[Link], dict[str, list[int]]]:
     """Return loads with one packet per spike and other core, and the activity of every core."""
     reached: dict[int, list[int]] = defaultdict(list)
-    largest: Counter[int] = Counter()
-    for s, t, w in edges:
+    for s, t, _ in edges:
         reached[s].append(core[t])
-        largest[s] = max(largest[s], w)
+    rate_of = rates_of(edges, rates)
     loads: Counter[Link] = Counter()
     names = ("spikes", "sent", "received", "local", "events")
     active = {name: [0] * chip.cores for name in names}
     for s, targets in reached.items():
-        rate = largest[s] if rates is None else rates[s]
+        rate = rate_of[s]
         others = set(targets) - {core[s]}
         active["spikes"][core[s]] += rate * bool(others)
         active["sent"][core[s]] += rate * len(others)
@@ -145,10 +155,7 @@ def unicast_hops(
     chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None
 ) -> int:
     """Return hops at the rates of the multicast trees, with one packet per synapse."""
-    largest: Counter[int] = Counter()
-    for s, _, w in edges:
-        largest[s] = max(largest[s], w)
-    rate = largest if rates is None else rates
+    rate = rates_of(edges, rates)
     return sum(rate[s] * len(route(chip, core[s], core[t])) for s, t, _ in edges)
 
 
@@ -161,13 +168,11 @@ def packets_of(
     undirected: bool,
 ) -> dict[str, list[Packet]]:  # fmt: skip
     """Return the packets between cores, by kind of delivery."""
-    largest: Counter[int] = Counter()
     reached: dict[int, set[int]] = defaultdict(set)
-    for s, t, w in edges:
-        largest[s] = max(largest[s], w)
+    for s, t, _ in edges:
         if core[t] != core[s]:
             reached[s].add(core[t])
-    rate = largest if rates is None else rates
+    rate = rates_of(edges, rates)
     return {
         "synapse": [
             (w, core[s], [core[t]]) for s, t, w in flows(edges, undirected) if core[s] != core[t]

@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.flow.sharing import shared
+from hw.flow.sharing import ShapedComponent, shared
 from hw.npu.alu.arithmetic import clamp, saturated, shifted, sum_of
 from hw.npu.isa.table import SCALE
 from hw.npu.shape import NpuShape, Widths
@@ -25,7 +24,7 @@ one."""
 M0_BITS = SCALE[0].width
 
 
-class AluRow(wiring.Component):
+class AluRow(ShapedComponent):
     """Combinational ADD, MAX, MIN, MOV, RSHR and SHL, and the comparison of THRESHOLD.
 
     kind, source, immediate, mode : fields of the instruction; `mode` is the rounding
@@ -60,11 +59,6 @@ class AluRow(wiring.Component):
                 "bit": Out(1),
             }
         )
-
-    @property
-    def module_parameters(self) -> tuple[Any, ...]:
-        """Key of the shared module."""
-        return (self.shape,)
 
     @shared
     def elaborate(self, platform: Any) -> Module:
@@ -111,7 +105,7 @@ class AluRow(wiring.Component):
         return m
 
 
-class AluLane(wiring.Component):
+class AluLane(ShapedComponent):
     """RMUL, MAC2, RQ and LEAKY: multiplies in one cycle, rounds and clamps in the next.
 
     mac : the kind is MAC2
@@ -141,11 +135,6 @@ class AluLane(wiring.Component):
                 "result": Out(number),
             }
         )
-
-    @property
-    def module_parameters(self) -> tuple[Any, ...]:
-        """Key of the shared module."""
-        return (self.shape,)
 
     @shared
     def elaborate(self, platform: Any) -> Module:

@@ -20,16 +20,17 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.flow.sharing import shared
+from hw.flow.sharing import ShapedComponent, shared
 from hw.npu.alu.lanes import PARAMETERS, AluLane, AluRow
 from hw.npu.drain import drained
 from hw.npu.isa.instruction import (
     MICRO_OP_BITS,
-    WORD_BITS,
     fields_of,
     is_kind,
     is_op,
     micro_op_of,
+    started_word,
+    unit_ports,
 )
 from hw.npu.isa.table import RECORD
 from hw.npu.shape import PARAMETER_LANES, NpuShape, Widths
@@ -41,7 +42,7 @@ SCALES, OFFSETS, LEAKS = range(3)
 """Ports of the parameter memory."""
 
 
-class AluUnit(wiring.Component):
+class AluUnit(ShapedComponent):
     """ALU.
 
     word, starts, ends : see `hw.npu.frontend.control.Control`
@@ -62,9 +63,7 @@ class AluUnit(wiring.Component):
         self.grain = min(shape.rows, 8)
         super().__init__(
             {
-                "word": In(WORD_BITS),
-                "starts": In(1),
-                "ends": Out(1),
+                **unit_ports(),
                 "uop": Out(10),
                 "micro_op": In(MICRO_OP_BITS),
                 "entry": Out(ADDRESS).array(2),
@@ -86,18 +85,11 @@ class AluUnit(wiring.Component):
             }
         )
 
-    @property
-    def module_parameters(self) -> tuple[Any, ...]:
-        """Key of the shared module."""
-        return (self.shape,)
-
     @shared
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         me: Any = self
-        word = Signal(WORD_BITS)
-        with m.If(me.starts):
-            m.d.sync += word.eq(me.word)
+        word = started_word(m, me)
         k = _Kinds(m, word)
         f = self._fields(m, word, k.record)
         asked = _Fields(me.word, is_op(me.word, "RQ"))

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
-from hw.flow.sharing import shared
+from hw.flow.sharing import ShapedComponent, shared
 from hw.npu.drain import drained
 from hw.npu.flit import COUNT_BITS
 from hw.npu.shape import NpuShape
@@ -24,7 +24,7 @@ FRAMES = data.StructLayout({"count": COUNT_BITS, "first": COUNT_BITS})
 """Number of frames, and the first instruction of each."""
 
 
-class Frames(wiring.Component):
+class Frames(ShapedComponent):
     """Frame control.
 
     begin : run a number of frames from the next cycle on
@@ -46,11 +46,6 @@ class Frames(wiring.Component):
                 "active": Out(1),
             }
         )
-
-    @property
-    def module_parameters(self) -> tuple[Any, ...]:
-        """Key of the shared module."""
-        return (self.shape,)
 
     @shared
     def elaborate(self, platform: Any) -> Module:

@@ -10,15 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Array, Module, Value
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.flow.sharing import shared
+from hw.flow.sharing import ShapedComponent, shared
 from hw.npu.gemm.row import KINDS, ArrayRow, sum_bits
 from hw.npu.shape import NpuShape, Widths
 
 
-class MacArray(wiring.Component):
+class MacArray(ShapedComponent):
     """MAC array.
 
     kind : kind of the product, as in instructions
@@ -46,11 +45,6 @@ class MacArray(wiring.Component):
                 "sums": Out(bits),
             }
         )
-
-    @property
-    def module_parameters(self) -> tuple[Any, ...]:
-        """Key of the shared module."""
-        return (self.shape,)
 
     @shared
     def elaborate(self, platform: Any) -> Module:

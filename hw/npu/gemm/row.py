@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.flow.sharing import shared
+from hw.flow.sharing import ShapedComponent, shared
 from hw.npu.gemm import multiplier
 from hw.npu.gemm.popcount import COUNT_BITS, BinaryProduct
 from hw.npu.shape import NpuShape, Widths
@@ -26,7 +25,7 @@ def sum_bits(shape: NpuShape) -> int:
     return product + shape.columns.bit_length() - 1
 
 
-class ArrayRow(wiring.Component):
+class ArrayRow(ShapedComponent):
     """Array row.
 
     kind : kind of the product, as in instructions
@@ -51,11 +50,6 @@ class ArrayRow(wiring.Component):
                 "sum": Out(bits),
             }
         )
-
-    @property
-    def module_parameters(self) -> tuple[Any, ...]:
-        """Key of the shared module."""
-        return (self.shape,)
 
     @shared
     def elaborate(self, platform: Any) -> Module:

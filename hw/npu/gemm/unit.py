@@ -23,11 +23,17 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.flow.sharing import shared
+from hw.flow.sharing import ShapedComponent, shared
 from hw.npu.drain import drained
 from hw.npu.gemm.array import MacArray
 from hw.npu.gemm.row import KINDS
-from hw.npu.isa.instruction import MICRO_OP_BITS, WORD_BITS, fields_of, micro_op_of
+from hw.npu.isa.instruction import (
+    MICRO_OP_BITS,
+    fields_of,
+    micro_op_of,
+    started_word,
+    unit_ports,
+)
 from hw.npu.isa.registers import REGISTERS
 from hw.npu.shape import NpuShape, Widths
 from hw.npu.steps import ADDRESS, Loops
@@ -36,7 +42,7 @@ INIT_ZERO, INIT_BIAS = 1, 2
 STRIDES = ("acc", "inp", "wgt")
 
 
-class GemmUnit(wiring.Component):
+class GemmUnit(ShapedComponent):
     """Matrix unit.
 
     word, starts, ends : see `hw.npu.frontend.control.Control`
@@ -62,9 +68,7 @@ class GemmUnit(wiring.Component):
         acc = size.acc * shape.rows
         super().__init__(
             {
-                "word": In(WORD_BITS),
-                "starts": In(1),
-                "ends": Out(1),
+                **unit_ports(),
                 "acc_distance": In(REGISTERS["gemm_acc"]),
                 "wgt_distance": In(REGISTERS["gemm_wgt"]),
                 "base": In(ADDRESS),
@@ -86,18 +90,11 @@ class GemmUnit(wiring.Component):
             }
         )
 
-    @property
-    def module_parameters(self) -> tuple[Any, ...]:
-        """Key of the shared module."""
-        return (self.shape,)
-
     @shared
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         me: Any = self
-        word = Signal(WORD_BITS)
-        with m.If(me.starts):
-            m.d.sync += word.eq(me.word)
+        word = started_word(m, me)
         f, asked = fields_of(word, "GEMM", "INT8"), fields_of(me.word, "GEMM", "INT8")
         loops = Loops(m, f, STRIDES)
         empty = (asked.n_out == 0) | (asked.n_in == 0) | (asked.uops == 0)
@@ -166,16 +163,22 @@ class GemmUnit(wiring.Component):
             "bias": (ADDRESS, (f.bm + uop.bm)[:ADDRESS]),
         }
         stage = {name: _staged(m, name, bits, value) for name, (bits, value) in call.items()}
+        weights = list(me.rows)
         if self.by_row:
-            rows_enter = Signal()
-            rows_at = Signal.like(row)
-            m.d.sync += [
-                rows_enter.eq(enters & ~holds & (row < self.shape.rows)), rows_at.eq(row),
-            ]  # fmt: skip
-            stage = self._delayed(m, stage)
-            shadows = [self._shadow(m, rows, rows_enter, rows_at) for rows in me.rows]
-        self._stages(m, f, stage, shadows if self.by_row else list(me.rows))
+            stage, weights = self._by_row(m, stage, enters & ~holds, row)
+        self._stages(m, f, stage, weights)
         return m
+
+    def _by_row(
+        self, m: Module, stage: dict[str, Signal], enters: Value, row: Signal
+    ) -> tuple[dict[str, Signal], list[Value]]:
+        """Return the delayed calls and the weight words of a weight port of one row."""
+        rows_enter = Signal()
+        rows_at = Signal.like(row)
+        m.d.sync += [rows_enter.eq(enters & (row < self.shape.rows)), rows_at.eq(row)]
+        stage = self._delayed(m, stage)
+        me: Any = self
+        return stage, [self._shadow(m, rows, rows_enter, rows_at) for rows in me.rows]
 
     def _shadow(self, m: Module, rows: Value, enters: Signal, at: Signal) -> Value:
         """Return the registers that a weight word enters row by row."""

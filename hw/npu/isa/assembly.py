@@ -13,16 +13,8 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from hw.errors import HwError
-from hw.npu.isa.table import (
-    HEAD,
-    MICRO_OP,
-    UNITS,
-    Field,
-    Instruction,
-    MicroOp,
-    check_value,
-    form_of,
-)
+from hw.npu.isa.encoding import check_value
+from hw.npu.isa.table import HEAD, MICRO_OP, UNITS, Field, Instruction, MicroOp, form_of
 
 SECTIONS = (".instructions", ".micro_ops")
 _MICRO_OP_WORD = "UOP"

@@ -1,9 +1,10 @@
-"""Encode instructions and micro-ops to bytes, and decode bytes to arrays."""
+"""Encode instructions and micro-ops to bytes; decode bytes one by one, or to arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 
 from hw.errors import HwError
 from hw.npu.isa.table import (
@@ -18,11 +19,7 @@ from hw.npu.isa.table import (
     Field,
     Instruction,
     MicroOp,
-    check_value,
-    decode,
-    decode_micro_op,
-    encode,
-    encode_micro_op,
+    form_of,
 )
 
 if TYPE_CHECKING:
@@ -30,6 +27,12 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 T = TypeVar("T")
+
+_BY_CODE = {
+    (OPS[form.op], code): (form, kind)
+    for form in FORMS
+    for kind, (code, _) in form.kinds.items()
+}  # fmt: skip
 
 
 class Decoded(NamedTuple):
@@ -45,6 +48,95 @@ class Decoded(NamedTuple):
     wait: NDArray[np.uint8]
     signal: NDArray[np.uint8]
     fields: NDArray[np.int64]
+
+
+def encode(instruction: Instruction) -> bytes:
+    """Return the 16 bytes; `HwError` names the instruction and the field that cannot be encoded."""
+    op, kind, wait, signal, fields = instruction
+    form = form_of(op, kind)
+    what = f"{op}.{kind}"
+    head = {"op": OPS[op], "wait": wait, "signal": signal, "kind": form.kinds[kind][0]}
+    word = _pack(HEAD, head, what) | _pack(form.fields, fields, what)
+    return word.to_bytes(INSTRUCTION_BYTES, "little")
+
+
+def decode(data: bytes, where: str) -> Instruction:
+    """Decode 16 bytes to an instruction with all its fields; where : file and offset, for errors"""
+    if len(data) != INSTRUCTION_BYTES:
+        raise HwError(f"{where}: {len(data)} bytes; an instruction has {INSTRUCTION_BYTES}")
+    word = int.from_bytes(data, "little")
+    code, kind_code = word & 0xF, word >> HEAD[-1].low & 0xF
+    if (code, kind_code) not in _BY_CODE:
+        _refuse_code(code, kind_code, where)
+    form, kind = _BY_CODE[code, kind_code]
+    fields = _unpack((*HEAD, *form.fields), word, f"{where}: {form.op}.{kind}")
+    del fields["op"], fields["kind"]
+    return Instruction(form.op, kind, fields.pop("wait"), fields.pop("signal"), fields)
+
+
+def encode_micro_op(micro_op: MicroOp) -> bytes:
+    """Return the 8 bytes, as in files; `HwError` names the field that cannot be encoded."""
+    return _pack(MICRO_OP, micro_op._asdict(), "micro-op").to_bytes(MICRO_OP_BYTES, "little")
+
+
+def decode_micro_op(data: bytes, where: str) -> MicroOp:
+    """Decode 8 bytes to a micro-op; where : file and offset, for errors"""
+    if len(data) != MICRO_OP_BYTES:
+        raise HwError(f"{where}: {len(data)} bytes; a micro-op has {MICRO_OP_BYTES}")
+    return MicroOp(**_unpack(MICRO_OP, int.from_bytes(data, "little"), f"{where}: micro-op"))
+
+
+def check_value(field: Field, value: object, what: str) -> int:
+    """Return ``value`` as an int; raise `HwError` naming ``what`` and field if it does not fit."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = field.most + 1
+    if not field.least <= number <= field.most:
+        named = [f"{code} {name}" for code, name in enumerate(field.values)]
+        allowed = (
+            ", ".join(named) if named else f"a whole number from {field.least} to {field.most}"
+        )
+        raise HwError(f"{what}: {field.name} is {value!r}; give {allowed}")
+    return number
+
+
+def _pack(fields: Iterable[Field], values: Mapping[str, int], what: str) -> int:
+    word, used = 0, 0
+    for field in fields:
+        if field.name in values:
+            value = check_value(field, values[field.name], what)
+            word |= (value & ((1 << field.width) - 1)) << field.low
+            used += 1
+    if used < len(values):
+        known = [field.name for field in fields]
+        unknown = next(name for name in values if name not in known)
+        raise HwError(f"{what}: unknown field {unknown!r}; fields are {', '.join(known)}")
+    return word
+
+
+def _unpack(fields: Iterable[Field], word: int, what: str) -> dict[str, int]:
+    found, rest = {}, word
+    for field in fields:
+        value = word >> field.low & ((1 << field.width) - 1)
+        rest &= ~(((1 << field.width) - 1) << field.low)
+        if field.signed and value >> (field.width - 1):
+            value -= 1 << field.width
+        found[field.name] = check_value(field, value, what) if field.values else value
+    if rest:
+        raise HwError(f"{what}: bit {(rest & -rest).bit_length() - 1} is set, but not in a field")
+    return found
+
+
+def _refuse_code(code: int, kind_code: int, where: str) -> NoReturn:
+    op = next((name for name, known in OPS.items() if known == code), None)
+    if op is None:
+        known = ", ".join(f"{each} {name}" for name, each in OPS.items())
+        raise HwError(f"{where}: unknown op {code}; ops are {known}")
+    kinds = ", ".join(
+        f"{each[1]} {kind}" for each, (_, kind) in _BY_CODE.items() if each[0] == code
+    )
+    raise HwError(f"{where}: {op}: unknown kind {kind_code}; kinds are {kinds}")
 
 
 def encode_program(instructions: Sequence[Instruction]) -> bytes:

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Value
+from amaranth.hdl import Module, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
 
 from hw.npu.isa.table import FORMS, HEAD, INSTRUCTION_BYTES, MICRO_OP, OPS, Field
 
 WORD_BITS = 8 * INSTRUCTION_BYTES
 MICRO_OP_BITS = 1 + max(field.high for field in MICRO_OP)
+
+
+def unit_ports() -> dict[str, wiring.Member]:
+    """Return the ports of a unit: an instruction, its start and its end."""
+    return {"word": In(WORD_BITS), "starts": In(1), "ends": Out(1)}
+
+
+def started_word(m: Module, unit: Any) -> Signal:
+    """Return a register with the instruction that a unit started last, from the next cycle on."""
+    word = Signal(WORD_BITS)
+    with m.If(unit.starts):
+        m.d.sync += word.eq(unit.word)
+    return word
 
 
 class Word:

@@ -12,9 +12,9 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.flow.sharing import shared
+from hw.flow.sharing import ShapedComponent, shared
 from hw.npu.drain import drained
-from hw.npu.isa.instruction import WORD_BITS, fields_of, is_kind
+from hw.npu.isa.instruction import fields_of, is_kind, started_word, unit_ports
 from hw.npu.isa.registers import REGISTERS
 from hw.npu.load.areas import ADDRESS, Area
 from hw.npu.load.filter import PLACE
@@ -44,7 +44,7 @@ def request() -> wiring.Signature:
     )  # fmt: skip
 
 
-class LoadUnit(wiring.Component):
+class LoadUnit(ShapedComponent):
     """Load unit.
 
     word, starts, ends : see `hw.npu.frontend.control.Control`
@@ -71,9 +71,7 @@ class LoadUnit(wiring.Component):
         }
         super().__init__(
             {
-                "word": In(WORD_BITS),
-                "starts": In(1),
-                "ends": Out(1),
+                **unit_ports(),
                 "base": In(REGISTERS["base_load"]),
                 "distance": In(REGISTERS["load_src"]),
                 "odd": In(1),
@@ -93,19 +91,12 @@ class LoadUnit(wiring.Component):
             }
         )
 
-    @property
-    def module_parameters(self) -> tuple[Any, ...]:
-        """Key of the shared module."""
-        return (self.shape,)
-
     @shared
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         me: Any = self
-        word = Signal(WORD_BITS)
+        word = started_word(m, me)
         sets_up, works = Signal(), Signal()
-        with m.If(me.starts):
-            m.d.sync += word.eq(me.word)
         m.d.sync += sets_up.eq(me.starts)
         kinds = {
             name: is_kind(word, "LOAD", name)

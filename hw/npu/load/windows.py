@@ -14,18 +14,17 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from hw.flow.sharing import shared
+from hw.flow.sharing import ShapedComponent, shared
 from hw.npu.isa.instruction import WORD_BITS, fields_of
 from hw.npu.load.areas import ADDRESS
 from hw.npu.load.filter import CHANNELS, HEADER, LAYER, PLACE, Filter, behind, item_layout
 from hw.npu.shape import BANKS, HEADER_BITS, NpuShape, Widths
 
 
-class WindowUnit(wiring.Component):
+class WindowUnit(ShapedComponent):
     """Window unit.
 
     word : the instruction, from the cycle after its start on
@@ -60,11 +59,6 @@ class WindowUnit(wiring.Component):
                 "ends": Out(1),
             }
         )
-
-    @property
-    def module_parameters(self) -> tuple[Any, ...]:
-        """Key of the shared module."""
-        return (self.shape,)
 
     @shared
     def elaborate(self, platform: Any) -> Module:

@@ -12,10 +12,10 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.flow.sharing import shared
+from hw.flow.sharing import ShapedComponent, shared
 from hw.npu.drain import drained
 from hw.npu.flit import SIDE_BITS, STREAM_BITS
-from hw.npu.isa.instruction import WORD_BITS, fields_of, is_kind
+from hw.npu.isa.instruction import WORD_BITS, fields_of, is_kind, unit_ports
 from hw.npu.isa.registers import REGISTERS
 from hw.npu.load.areas import ADDRESS
 from hw.npu.shape import NpuShape, Widths
@@ -40,7 +40,7 @@ def vectors(size: Widths) -> wiring.Signature:
     )  # fmt: skip
 
 
-class StoreUnit(wiring.Component):
+class StoreUnit(ShapedComponent):
     """Store unit.
 
     word, starts, ends : see `hw.npu.frontend.control.Control`
@@ -57,9 +57,7 @@ class StoreUnit(wiring.Component):
         size = self.size
         super().__init__(
             {
-                "word": In(WORD_BITS),
-                "starts": In(1),
-                "ends": Out(1),
+                **unit_ports(),
                 "base": In(REGISTERS["base_store"]),
                 "distance": In(REGISTERS["store_src"]),
                 "odd": In(1),
@@ -70,11 +68,6 @@ class StoreUnit(wiring.Component):
                 "vector": Out(vectors(size)),
             }
         )
-
-    @property
-    def module_parameters(self) -> tuple[Any, ...]:
-        """Key of the shared module."""
-        return (self.shape,)
 
     @shared
     def elaborate(self, platform: Any) -> Module:
@@ -87,9 +80,7 @@ class StoreUnit(wiring.Component):
         m.d.sync += sets_up.eq(me.starts)
         f = fields_of(word, "STORE", "LOCAL")
         partial = is_kind(word, "STORE", "PARTIAL", "PARTIAL_HOST")
-        pairs = Const(0)
-        if size.dual:
-            pairs = (me.distance != 0) & ~f.bits & ~partial
+        pairs = (me.distance != 0) & ~f.bits & ~partial if size.dual else Const(0)
         c, y, x = Signal(6), Signal(8), Signal(9)
         part, right, below = Signal(range(max(2, size.entry))), Signal(), Signal()
         entry = Signal(ADDRESS)
@@ -105,11 +96,7 @@ class StoreUnit(wiring.Component):
             right == f.up, below == f.up, part == parts, x + 1 == f.x_size, y + 1 == f.y_size,
             c + 1 == f.c_size,
         ]  # fmt: skip
-        ends = []
-        for number, _ in enumerate(turns):
-            found = Signal(name=f"turns_{number}")
-            m.d.comb += found.eq(Cat(*turns[: number + 1]).all())
-            ends.append(found)
+        ends = self._ends(m, turns)
         goes, holds = Signal(), me.holds
         m.d.comb += goes.eq(works & ~holds)
         x_step = Mux(f.up, f.x_stride << 1, f.x_stride)
@@ -161,6 +148,15 @@ class StoreUnit(wiring.Component):
             me.vector.data.eq(Mux(partial, self._part(m, piece), self._result(piece))),
         ]  # fmt: skip
         return m
+
+    def _ends(self, m: Module, turns: list[Any]) -> list[Signal]:
+        """Return, for each counter, whether it and all counters within it are at their ends."""
+        ends = []
+        for number, _ in enumerate(turns):
+            found = Signal(name=f"turns_{number}")
+            m.d.comb += found.eq(Cat(*turns[: number + 1]).all())
+            ends.append(found)
+        return ends
 
     def _part(self, m: Module, piece: Signal) -> Value:
         """Return a vector of the accumulators of an entry, each as sign-extended bytes."""

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.noc.mesh import Mesh
-from chipsim.npu.causes import CAUSES
-from chipsim.npu.cycles import UNITS
+from chipsim.npu.cycles import CAUSES, UNITS
 from chipsim.npu.execute import NpuChip
 from chipsim.npu.followed import units_of
 from chipsim.npu.mesh_chip import MeshChip, Place

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
-from chipsim.npu.causes import CAUSES, DONE, FETCH, TOKEN, WEIGHTS
 from chipsim.npu.core_run import CoreTimes, run_core
-from chipsim.npu.cycles import UNITS
-from hw.npu.isa.table import INSTRUCTION_BYTES, decode
+from chipsim.npu.cycles import CAUSES, DONE, FETCH, TOKEN, UNITS, WEIGHTS
+from hw.npu.isa.encoding import decode
+from hw.npu.isa.table import INSTRUCTION_BYTES
 from mapper.compiler.artifacts.manifest import CompiledFolder
 from mapper.compiler.artifacts.simulate import FrameCores, Machine, programs_of
 from mapper.compiler.partition.hostrun import Data

@@ -11,7 +11,7 @@ import numpy as np
 from chipsim.chip.model import Chip
 from chipsim.noc.mesh import Mesh
 from chipsim.npu.arrivals import HostLink
-from chipsim.npu.causes import CAUSES
+from chipsim.npu.cycles import CAUSES
 from chipsim.npu.mesh_chip import MeshChip
 from chipsim.npu.mesh_report import chip_report
 from chipsim.npu.mesh_run import MeshTimes, run_mesh

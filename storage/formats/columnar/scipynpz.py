@@ -37,22 +37,10 @@ CHUNK = 1 << 19
 NEURONS = "neurons"  # array with the number of neurons, next to edge lists
 NPY_MAGIC = b"\x93NUMPY"
 _ISAL_ERROR: Any = igzip_lib.IsalError
-_DAMAGE: tuple[type[Exception], ...] = (  # errors of numpy, scipy and zipfile on altered files
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    IndexError,
-    OverflowError,
-    EOFError,
-    MemoryError,
-    RuntimeError,
-    zipfile.BadZipFile,
-    zlib.error,
-    _ISAL_ERROR,
-    struct.error,
-    NotImplementedError,
-)
+_FAULTS = (ValueError, TypeError, AttributeError, LookupError, OverflowError, EOFError, MemoryError)
+_ZIP_FAULTS = (RuntimeError, zipfile.BadZipFile, zlib.error, struct.error, _ISAL_ERROR)
+_DAMAGE: tuple[type[Exception], ...] = (*_FAULTS, *_ZIP_FAULTS)
+"""Errors of numpy, scipy and zipfile on altered files."""
 _UNREADABLE: tuple[type[Exception], ...] = (*_DAMAGE, OSError)
 
 Chunk = tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]

@@ -7,8 +7,9 @@ elements as their shapes. Operators unknown to the package onnx are in `OTHERS`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from storage.errors import BadInputError
 
+MOST_SHOWN = 8  # nodes of a cycle listed in a message
 STANDARD = ("", "ai.onnx")  # two names of the same domain
 SAME_OPERATORS = ("com.microsoft",)
 """Domains whose operators share names, inputs and outputs with the standard."""
@@ -231,3 +233,31 @@ def arrays_of(graph: Any, folder: Path) -> dict[str, NDArray[Any]]:
                 "export the model again"
             ) from error
     return found
+
+
+def check_order(nodes: Sequence[Any], inputs: Iterable[str]) -> None:
+    """Raise `BadInputError` for a tensor that is defined twice or used before its definition.
+
+    nodes : `OnnxNode`s in the order of the file
+    """
+    maker: dict[str, int] = dict.fromkeys(inputs, -1)  # number of the node that defines each tensor
+    for number, node in enumerate(nodes):
+        for name in filter(None, node.proto.output):
+            if name in maker:
+                raise BadInputError(f"node {node.name!r} ({node.kind}): defines {name!r} again")
+            maker[name] = number
+    before = {n: {maker.get(name, -1) for name in nodes[n].proto.input} for n in range(len(nodes))}
+    late = [n for n, others in before.items() if max(others, default=-1) >= n]
+    if not late:
+        return
+    try:
+        TopologicalSorter(before).prepare()
+    except CycleError as error:
+        names = " -> ".join(repr(nodes[number].name) for number in error.args[1][:MOST_SHOWN])
+        raise BadInputError(
+            f"nodes {names} form a cycle; only feed-forward networks are supported"
+        ) from error
+    node = nodes[late[0]]
+    raise BadInputError(
+        f"node {node.name!r} ({node.kind}): reads the output of a later node; sort the nodes"
+    )

@@ -9,9 +9,8 @@ defined by the standard.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from storage.formats.layers.onnxcheck import (
     arrays_of,
     check_names,
     check_node,
+    check_order,
     check_types,
 )
 from storage.formats.layers.onnxruns import NodeSession, model_of_node, runtime
@@ -35,7 +35,6 @@ MOST_MODEL = 1 << 31  # bytes
 MOST_VERSION = 1 << 31  # opset versions
 MOST_MADE = 1 << 30  # bytes of folded constants
 MOST_SHAPE = 1 << 12  # elements of a constant used for shape inference
-MOST_SHOWN = 8  # nodes of a cycle listed in a message
 NONE = -1  # in arrays of ids: a constant, such as padding
 _ANY_FAULT = (
     ArithmeticError,
@@ -167,7 +166,7 @@ class Model:
             raise BadInputError(
                 "has inputs with missing or duplicate names; export the model again"
             )
-        _check_order(self.nodes, given | dict.fromkeys(self.constants))
+        check_order(self.nodes, given | dict.fromkeys(self.constants))
         self.inputs = [
             (str(given.name), _shape(given))
             for given in graph.input
@@ -318,31 +317,6 @@ class Model:
             )
         if kept:
             self._left -= max(0, size)
-
-
-def _check_order(nodes: Sequence[OnnxNode], inputs: Iterable[str]) -> None:
-    """Raise `BadInputError` for a tensor that is defined twice or used before its definition."""
-    maker: dict[str, int] = dict.fromkeys(inputs, -1)  # number of the node that defines each tensor
-    for number, node in enumerate(nodes):
-        for name in filter(None, node.proto.output):
-            if name in maker:
-                raise BadInputError(f"node {node.name!r} ({node.kind}): defines {name!r} again")
-            maker[name] = number
-    before = {n: {maker.get(name, -1) for name in nodes[n].proto.input} for n in range(len(nodes))}
-    late = [n for n, others in before.items() if max(others, default=-1) >= n]
-    if not late:
-        return
-    try:
-        TopologicalSorter(before).prepare()
-    except CycleError as error:
-        names = " -> ".join(repr(nodes[number].name) for number in error.args[1][:MOST_SHOWN])
-        raise BadInputError(
-            f"nodes {names} form a cycle; only feed-forward networks are supported"
-        ) from error
-    node = nodes[late[0]]
-    raise BadInputError(
-        f"node {node.name!r} ({node.kind}): reads the output of a later node; sort the nodes"
-    )
 
 
 def _shape(given: Any) -> tuple[int, ...]:

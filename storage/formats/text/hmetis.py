@@ -28,7 +28,7 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 from storage.errors import BadInputError
 from storage.formats.base import ImportJob, Progress
 from storage.formats.text.metis import _check_whole
-from storage.formats.text.reader import TextReader, header_numbers
+from storage.formats.text.reader import TextReader, read_counts
 from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
 from storage.store.network import SIZE
@@ -59,18 +59,8 @@ def read_nets(reader: TextReader, progress: Progress) -> Nets:
 
     Raises `BadInputError` with the line of the first fault.
     """
-    text = reader.next_line()
-    if text is None:
-        raise BadInputError(f"{reader.path}: no header line; is the file complete?")
-    words = text.split()
+    words, (count, vertices, *_) = read_counts(reader, 3, "hyperedges vertices [fmt]")
     fmt = words[2].lstrip("0") or "0" if len(words) == 3 else "0"
-    said = header_numbers(words)
-    if not 2 <= len(words) <= 3 or said is None:
-        raise BadInputError(
-            f"{reader.where()}: the header is {text[:40]!r}; it must be `hyperedges vertices "
-            "[fmt]`, or name another --format"
-        )
-    count, vertices = said[:2]
     if fmt not in FORMS:
         raise BadInputError(f"{reader.where()}: fmt is {words[2]!r}; it must be 0, 1, 10 or 11")
     if vertices == 0:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from storage.errors import BadInputError
 from storage.formats.base import ImportJob
 from storage.formats.mirror import Mirror, find_unmatched, load_mirrored
-from storage.formats.text.reader import TextReader, header_numbers
+from storage.formats.text.reader import TextReader, read_counts
 from storage.formats.text.tokens import Tokens
 from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
@@ -107,16 +107,7 @@ class Header:
 
 def read_header(reader: TextReader) -> Header:
     """Parse the header; raise `BadInputError` with the line."""
-    text = reader.next_line()
-    if text is None:
-        raise BadInputError(f"{reader.path}: no header line; is the file complete?")
-    words = text.split()
-    numbers = header_numbers(words)
-    if not 2 <= len(words) <= 4 or numbers is None:
-        raise BadInputError(
-            f"{reader.where()}: the header is {text[:40]!r}; it must be `vertices edges [fmt "
-            "[ncon]]`, or name another --format"
-        )
+    words, numbers = read_counts(reader, 4, "vertices edges [fmt [ncon]]")
     vertices, edges = numbers[:2]
     fmt = words[2] if len(words) > 2 else "0"
     if set(fmt) - {"0", "1"} or len(fmt) > 3:

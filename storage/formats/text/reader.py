@@ -186,6 +186,24 @@ class TextReader(Closing):
         self._raw.close()
 
 
+def read_counts(reader: TextReader, most: int, form: str) -> tuple[list[str], list[int]]:
+    """Return the words and the numbers of the header line of a graph, two to `most`.
+
+    form : the numbers of a header, for the message of a `BadInputError`
+    """
+    text = reader.next_line()
+    if text is None:
+        raise BadInputError(f"{reader.path}: no header line; is the file complete?")
+    words = text.split()
+    numbers = header_numbers(words)
+    if not 2 <= len(words) <= most or numbers is None:
+        raise BadInputError(
+            f"{reader.where()}: the header is {text[:40]!r}; it must be `{form}`, or name another "
+            "--format"
+        )
+    return words, numbers
+
+
 def header_numbers(words: Sequence[str]) -> list[int] | None:
     """Return words of a header as integers; None if any is not an integer below 10^19."""
     if not all(word.isascii() and word.isdigit() and len(word) <= 19 for word in words):

@@ -25,7 +25,56 @@ _FINE, _BAD_NUMBER, _MISSING = range(3)
 _POWERS = np.array([float(f"1e{k}") for k in range(309)] + [np.inf])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
+def _parse_number(data, kinds, i, value, digits):
+    """Parse the rest of a number after its first digits, from position `i` on.
+
+    value, digits : value and count of the digits before `i`, without sign
+    Returns (mantissa without sign, exponent, position after the number, whether it is a number).
+    """
+    power = np.int64(0)
+    while i < data.size and 48 <= data[i] <= 57:
+        digit = np.int64(data[i]) - 48
+        if power == 0 and value <= (9223372036854775807 - digit) // 10:
+            value = value * 10 + digit
+        else:
+            power += 1
+        digits += 1
+        i += 1
+    if i < data.size and data[i] == 46:
+        i += 1
+        full = 1 if power > 0 else 0
+        while i < data.size and 48 <= data[i] <= 57:
+            digit = np.int64(data[i]) - 48
+            if full == 0 and value <= (9223372036854775807 - digit) // 10:
+                value = value * 10 + digit
+                power -= 1
+            else:
+                full = 1
+            digits += 1
+            i += 1
+    if digits and i < data.size and (data[i] == 69 or data[i] == 101):
+        i += 1
+        down = i < data.size and data[i] == 45
+        if i < data.size and (data[i] == 45 or data[i] == 43):
+            i += 1
+        raised = np.int64(0)
+        digits = 0
+        while i < data.size and 48 <= data[i] <= 57:
+            raised = min(raised * 10 + np.int64(data[i]) - 48, np.int64(9999))
+            digits += 1
+            i += 1
+        power += -raised if down else raised
+    if not digits or (i < data.size and kinds[data[i]] == _OTHER):
+        return value, power, i, False
+    while power < 0 and value % 10 == 0 and value != 0:
+        value //= 10
+        power += 1
+    return value, min(max(power, -9999), 9999) if value else 0, i, True
+
+
+# Without reference counting (`_nrt=False`), as the kernel allocates nothing and is a hot loop.
+@njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
 def _tokenise(data, kinds, state, mantissa, exponent, ends, notes):
     """Parse numbers of `data`, which ends between two tokens.
 
@@ -64,59 +113,20 @@ def _tokenise(data, kinds, state, mantissa, exponent, ends, notes):
             if negative or data[i] == 43:
                 i += 1
             value = np.int64(0)
-            power = np.int64(0)
+            power = 0
             digits = -i
             stop = min(i + SAFE_DIGITS, data.size)
             while i < stop and 48 <= data[i] <= 57:
                 value = value * 10 + (np.int64(data[i]) - 48)
                 i += 1
             digits += i
-            if digits and (i == data.size or 0 < kinds[data[i]] <= _NEWLINE):  # the common case
-                mantissa[tokens] = -value if negative else value
-                exponent[tokens] = 0
-                tokens += 1
-                in_line = 1
-                after_comma = 0
-                continue
-            while i < data.size and 48 <= data[i] <= 57:
-                digit = np.int64(data[i]) - 48
-                if power == 0 and value <= (9223372036854775807 - digit) // 10:
-                    value = value * 10 + digit
-                else:
-                    power += 1
-                digits += 1
-                i += 1
-            if i < data.size and data[i] == 46:
-                i += 1
-                full = 1 if power > 0 else 0
-                while i < data.size and 48 <= data[i] <= 57:
-                    digit = np.int64(data[i]) - 48
-                    if full == 0 and value <= (9223372036854775807 - digit) // 10:
-                        value = value * 10 + digit
-                        power -= 1
-                    else:
-                        full = 1
-                    digits += 1
-                    i += 1
-            if digits and i < data.size and (data[i] == 69 or data[i] == 101):
-                i += 1
-                down = i < data.size and data[i] == 45
-                if i < data.size and (data[i] == 45 or data[i] == 43):
-                    i += 1
-                raised = np.int64(0)
-                digits = 0
-                while i < data.size and 48 <= data[i] <= 57:
-                    raised = min(raised * 10 + np.int64(data[i]) - 48, np.int64(9999))
-                    digits += 1
-                    i += 1
-                power += -raised if down else raised
-            if not digits or (i < data.size and kinds[data[i]] == _OTHER):
-                return tokens, lines, _BAD_NUMBER, start
-            while power < 0 and value % 10 == 0 and value != 0:
-                value //= 10
-                power += 1
+            # Commonly a whole number ends here.
+            if not digits or (i < data.size and not 0 < kinds[data[i]] <= _NEWLINE):
+                value, power, i, fine = _parse_number(data, kinds, i, value, digits)
+                if not fine:
+                    return tokens, lines, _BAD_NUMBER, start
             mantissa[tokens] = -value if negative else value
-            exponent[tokens] = min(max(power, -9999), 9999) if value else 0
+            exponent[tokens] = power
             tokens += 1
             in_line = 1
             after_comma = 0

@@ -168,23 +168,7 @@ def _random_steps(shape: NpuShape, rng: Any, below: Any, table: Any) -> Iterable
         return [(op, "DIST", {"queue": (0, 1, 3)[below(3)], **far})]
     if op == "LOAD":
         kind = KINDS[Op.LOAD][below(7)]
-        if kind == "BIAS":
-            far = {"dst_out": below(6), "dst_in": below(3)}
-            return [(op, kind, {"dst": below(16), "bm": below(8), **steps, **far})]
-        if kind == "WIN":
-            return [(op, kind, _random_windows(shape, below, table))]
-        if kind == "WSTREAM":
-            dst = shape.weight_words // 2 + below(2)
-            return [(op, kind, {"dst": dst, "words": below(3), "host": below(2)})]
-        if kind == "TABLE":
-            # only parameters: micro-ops from random bytes would address outside the memories
-            vectors = below(max(2, 200 // shape.columns))
-            fields = {"dst": below(8), "src": below(16), "vectors": vectors, "memory": 1}
-            return [(op, kind, fields)]
-        pads = {name: below(2) for name in ("pad_t", "pad_b", "pad_l", "pad_r")}
-        value = int(rng.integers(-(1 << 15), 1 << 15))
-        where = {"dst": below(30), "src": below(32)}
-        return [(op, kind, {**where, **area, **pads, "value": value})]
+        return [(op, kind, _random_load(kind, shape, rng, below, table, steps, area))]
     if op == "GEMM":
         kinds = KINDS[Op.GEMM]
         dual = shape.multiplier == "dual"
@@ -228,6 +212,29 @@ def _random_steps(shape: NpuShape, rng: Any, below: Any, table: Any) -> Iterable
     kind = ("LOCAL", "HOST", "PARTIAL", "PARTIAL_HOST")[below(4)]
     more = {"up": below(2), "bits": below(2)}
     return [(op, kind, {"src": below(30), "dst": below(32), **area, **more})]
+
+
+def _random_load(
+    kind: str, shape: NpuShape, rng: Any, below: Any, table: Any,
+    steps: dict[str, int], area: dict[str, int],
+) -> dict[str, int]:  # fmt: skip
+    """Return the fields of a load."""
+    if kind == "BIAS":
+        far = {"dst_out": below(6), "dst_in": below(3)}
+        return {"dst": below(16), "bm": below(8), **steps, **far}
+    if kind == "WIN":
+        return _random_windows(shape, below, table)
+    if kind == "WSTREAM":
+        dst = shape.weight_words // 2 + below(2)
+        return {"dst": dst, "words": below(3), "host": below(2)}
+    if kind == "TABLE":
+        # only parameters: micro-ops from random bytes would address outside the memories
+        vectors = below(max(2, 200 // shape.columns))
+        return {"dst": below(8), "src": below(16), "vectors": vectors, "memory": 1}
+    pads = {name: below(2) for name in ("pad_t", "pad_b", "pad_l", "pad_r")}
+    value = int(rng.integers(-(1 << 15), 1 << 15))
+    where = {"dst": below(30), "src": below(32)}
+    return {**where, **area, **pads, "value": value}
 
 
 def _apart(below: Any, steps: dict[str, int]) -> dict[str, int]:

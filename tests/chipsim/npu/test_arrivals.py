@@ -12,9 +12,8 @@ import pytest
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.errors import ChipError
 from chipsim.npu.arrivals import Asked, HostLink, HostWords, Taken, WordOrder
-from chipsim.npu.causes import CAUSES
 from chipsim.npu.core_run import parts_of, run_core
-from chipsim.npu.cycles import Timed, run_queues
+from chipsim.npu.cycles import CAUSES, Timed, run_queues
 from chipsim.npu.records import FIELDS, Op, Program
 from chipsim.npu.timing import matrix_cycles
 from tests.chipsim.npu.programs import program_of

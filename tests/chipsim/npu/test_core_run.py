@@ -9,9 +9,8 @@ import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.errors import ChipError
-from chipsim.npu.causes import CAUSES
 from chipsim.npu.core_run import CoreTimes, parts_of, run_core
-from chipsim.npu.cycles import Timed, run_queues
+from chipsim.npu.cycles import CAUSES, Timed, run_queues
 from chipsim.npu.execute import Frame, NpuChip
 from chipsim.npu.records import FIELDS, Op, Program
 from tests.chipsim.npu.programs import program_of

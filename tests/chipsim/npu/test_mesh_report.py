@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from chipsim.npu.causes import CAUSES
+from chipsim.npu.cycles import CAUSES
 from chipsim.npu.mesh_report import chip_report
 from chipsim.npu.mesh_run import run_mesh
 from tests.chipsim.npu.test_mesh_run import pipeline

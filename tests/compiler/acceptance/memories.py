@@ -134,7 +134,7 @@ ROWS = {
     "C16": Row(
         "sizes of a core",
         (
-            "chipsim/test_npu_table.py::test_bad_values_name_file_and_key",
+            "chipsim/test_chip_tables.py::test_bad_values_name_file_and_key",
             "hw/npu/test_core.py::test_unsupported_cores_are_named",
             "hw/npu/test_core.py::test_three_ways",
         ),

@@ -7,7 +7,7 @@ import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.npu.arrivals import HostLink
-from chipsim.npu.causes import WEIGHTS
+from chipsim.npu.cycles import WEIGHTS
 from hw.npu.isa.table import Instruction
 from mapper.compiler.artifacts.cycles import run_cycles
 from mapper.compiler.artifacts.verify import verify_compiled

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from chipsim.chip.model import Chip
-from hw.npu.isa.table import INSTRUCTION_BYTES, UNITS, decode
+from hw.npu.isa.encoding import decode
+from hw.npu.isa.table import INSTRUCTION_BYTES, UNITS
 from mapper.compiler.artifacts.chip_cycles import run_frames
 from mapper.compiler.artifacts.manifest import CompiledFolder
 from mapper.compiler.artifacts.verify import verify_compiled

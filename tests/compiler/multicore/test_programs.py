@@ -180,7 +180,7 @@ DAMAGE = {
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_damaged_exchange_is_found(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A changed count, stream, address or credit: the checker names the program."""
-    from hw.npu.isa.table import decode, encode
+    from hw.npu.isa.encoding import decode, encode
 
     monkeypatch.setattr("mapper.compiler.pipeline.spread", lambda *a: anywhere(2, *a))
     found = folder(residual(3, channels=20), HOW, SHAPE)
@@ -204,7 +204,7 @@ def test_damaged_exchange_is_found(kind: str, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_a_stream_is_waited_for_in_one_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hw.npu.isa.table import decode, encode
+    from hw.npu.isa.encoding import decode, encode
 
     monkeypatch.setattr("mapper.compiler.pipeline.spread", lambda *a: anywhere(2, *a))
     found = folder(residual(3, channels=20), HOW, SHAPE)

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from chipsim.chip.npu_shape import NpuShape
 from hw.errors import HwError
 from hw.npu.core_run import Begin, CoreSimulator, Credit, Ints, Link
-from hw.npu.isa.table import Instruction, MicroOp, encode, encode_micro_op
+from hw.npu.isa.encoding import encode, encode_micro_op
+from hw.npu.isa.table import Instruction, MicroOp
 from hw.npu.memories.memories import Contents, NpuMemories
 from tests.hw.npu.programs import unit_of
 

@@ -23,6 +23,7 @@ class Fault(NamedTuple):
 
     The piece must occur exactly once.
 
+    module : its name below `hw.npu`
     shape : shape of a core that has the faulty part
     """
 
@@ -31,11 +32,16 @@ class Fault(NamedTuple):
     new: str
     shape: str = "tiny"
 
+    @property
+    def path(self) -> Path:
+        """Source file of the module."""
+        return FOLDER.joinpath(*self.module.split(".")).with_suffix(".py")
+
     def source(self) -> str:
         """Return the faulty source; raise `ValueError` unless the piece occurs exactly once."""
-        text = (FOLDER / f"{self.module}.py").read_text()
+        text = self.path.read_text()
         if text.count(self.old) != 1:
-            raise ValueError(f"hw/npu/{self.module}.py: {text.count(self.old)} times {self.old!r}")
+            raise ValueError(f"{self.path}: {text.count(self.old)} times {self.old!r}")
         return text.replace(self.old, self.new)
 
 
@@ -52,7 +58,7 @@ class _Loader(SourceFileLoader):
 class _Finder(MetaPathFinder):
     def __init__(self, fault: Fault) -> None:
         self.name = f"hw.npu.{fault.module}"
-        self.loader = _Loader(self.name, str(FOLDER / f"{fault.module}.py"), fault.source())
+        self.loader = _Loader(self.name, str(fault.path), fault.source())
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -8,7 +8,8 @@ from chipsim.npu.mesh_chip import MeshChip, Place
 from chipsim.npu.mesh_run import MeshTimes
 from chipsim.npu.records import Program
 from hw.npu.chip import MixedChip
-from hw.npu.isa.table import MicroOp, encode, encode_micro_op
+from hw.npu.isa.encoding import encode, encode_micro_op
+from hw.npu.isa.table import MicroOp
 from hw.npu.memories.memories import Contents
 from hw.npu.run import HostSide, NpuRun
 from mapper.compiler.artifacts import chip_hardware

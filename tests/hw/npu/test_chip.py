@@ -17,7 +17,8 @@ from chipsim.npu.mesh_run import run_mesh
 from hw.errors import HwError
 from hw.npu.chip import ChipParts, MixedChip
 from hw.npu.flit import NpuFlit
-from hw.npu.isa.table import Instruction, encode
+from hw.npu.isa.encoding import encode
+from hw.npu.isa.table import Instruction
 from hw.npu.loading import contents_flits, frames_flit
 from hw.npu.memories.memories import Contents
 from hw.npu.run import HostSide, NpuSimulator

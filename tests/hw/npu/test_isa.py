@@ -10,27 +10,17 @@ import pytest
 from hw.errors import HwError
 from hw.npu.isa.assembly import assemble, instruction_text
 from hw.npu.isa.encoding import (
+    decode,
+    decode_micro_op,
     decode_micro_ops,
     decode_program,
+    encode,
+    encode_micro_op,
     encode_micro_ops,
     encode_program,
     encode_scales,
 )
-from hw.npu.isa.table import (
-    FORMS,
-    HEAD,
-    MICRO_OP,
-    OPS,
-    SCALE,
-    Field,
-    Instruction,
-    MicroOp,
-    decode,
-    decode_micro_op,
-    encode,
-    encode_micro_op,
-    form_of,
-)
+from hw.npu.isa.table import FORMS, HEAD, MICRO_OP, OPS, SCALE, Field, Instruction, MicroOp, form_of
 from tests.hw.npu.random_programs import random_instruction, random_micro_op
 
 KINDS = {

@@ -13,7 +13,8 @@ from hw.chip import chip_shape
 from hw.core.arithmetic import simulate
 from hw.npu.chip import ChipParts, MixedChip
 from hw.npu.flit import Kind
-from hw.npu.isa.table import Instruction, encode
+from hw.npu.isa.encoding import encode
+from hw.npu.isa.table import Instruction
 from hw.npu.memories.memories import Contents
 from hw.tables import make_tables
 from tests.hw.networks import TINY, random_inputs, random_network

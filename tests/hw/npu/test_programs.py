@@ -9,22 +9,14 @@ import pytest
 
 from hw.npu.isa.assembly import assemble, disassemble
 from hw.npu.isa.encoding import (
+    decode,
+    decode_micro_op,
     decode_micro_ops,
     decode_program,
     encode_micro_ops,
     encode_program,
 )
-from hw.npu.isa.table import (
-    FORMS,
-    MICRO_OP,
-    MOST_FIELDS,
-    OPS,
-    Instruction,
-    MicroOp,
-    decode,
-    decode_micro_op,
-    form_of,
-)
+from hw.npu.isa.table import FORMS, MICRO_OP, MOST_FIELDS, OPS, Instruction, MicroOp, form_of
 from tests.hw.npu.random_programs import random_instruction, random_micro_op
 
 MANY = 20_000

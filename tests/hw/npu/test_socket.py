@@ -17,7 +17,8 @@ from hw.core.shape import CoreShape
 from hw.errors import HwError
 from hw.npu.core import NpuCore
 from hw.npu.flit import Kind, NpuFlit
-from hw.npu.isa.table import Instruction, encode
+from hw.npu.isa.encoding import encode
+from hw.npu.isa.table import Instruction
 from hw.npu.memories.memories import Contents
 from hw.npu.node import Node
 from hw.npu.socket import SocketedNode

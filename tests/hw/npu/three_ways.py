@@ -16,7 +16,8 @@ from chipsim.npu.core_run import run_core
 from chipsim.npu.execute import NpuChip
 from chipsim.npu.records import KINDS, STREAMS, Op, Program
 from hw.npu.core_run import Credit, Ints, Link, lanes_of
-from hw.npu.isa.table import UNITS, Instruction, MicroOp, encode_micro_op
+from hw.npu.isa.encoding import encode_micro_op
+from hw.npu.isa.table import UNITS, Instruction, MicroOp
 from tests.chipsim.npu.programs import Case, host_words, random_case
 from tests.hw.npu.core_bench import Observed
 from tests.hw.npu.programs import one_by_one, side_by_side, simulated, unit_of, with_products

@@ -229,7 +229,7 @@ def _steps(steps: Sequence[CoreStep]) -> Iterable[str]:
 
 def _sent(sources: Sources) -> int:
     """Return an upper bound of the vectors that cores send to the host per frame."""
-    from hw.npu.isa.table import decode
+    from hw.npu.isa.encoding import decode
 
     total = 0
     dual = sources.shape.multiplier == "dual"

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.npu.isa.encoding import decode_micro_ops
-from hw.npu.isa.table import Instruction, decode
+from hw.npu.isa.encoding import decode, decode_micro_ops
+from hw.npu.isa.table import Instruction
 from mapper.compiler.artifacts.loops.addresses import Visit, visits_of
 from mapper.compiler.artifacts.loops.listing import LISTED
 from mapper.compiler.artifacts.loops.nests import Loop, Rows, offsets_of
