@@ -12,7 +12,7 @@ from mapper.graph.csr import Subgraph
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, make_hypergraph
 from mapper.monitoring.callbacks import Advance, ignore
 from mapper.monitoring.threads import ThreadTeam
-from mapper.planning.memory import CHECKED
+from mapper.planning.sampling import CHECKED
 from storage.store.network import RATE, NetworkFile
 
 
