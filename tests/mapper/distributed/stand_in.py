@@ -93,7 +93,8 @@ class Near(NamedTuple):
 class StandIn(Closing):
     """Owners with copies of all arguments; see `Engine`.
 
-    before : called with address and method before an owner executes; may call `lose`
+    before : called with address and task ("each", "finish", ...) or other method before an owner
+        executes; may call `lose`
     folder : folder of all rows
     late : calls are not done when first queried
     pace : seconds per entry that some addresses report, regardless of measurement
@@ -177,7 +178,9 @@ class _Reached:
     def __getattr__(self, method: str) -> Callable[..., Future[Any]]:
         def call(*arguments: Any) -> Future[Any]:
             future: Future[Any] = _Late() if self._engine.late else Future()
-            self._engine.before(self._address, method)
+            task = arguments[-1] if method == "run" else None
+            shown = type(task).__name__.removesuffix("Task").lower() if task else method
+            self._engine.before(self._address, shown)
             if self._address in self._engine.addresses():
                 copies = pickle.loads(pickle.dumps(arguments))
                 answer = getattr(self._owner, method)(*copies)
