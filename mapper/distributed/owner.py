@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from mapper.distributed.engine_settings import KEEP, MALLOC
+from mapper.distributed.engine import KEEP, MALLOC
 from mapper.distributed.relay import Passing, RelayNode
 from mapper.distributed.state_log import Update, updated
 from mapper.executors.executor import LocalShardExecutor, WorkerTask

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -141,3 +141,13 @@ class Workers(Protocol):
 
     def facts(self) -> dict[str, Any]:
         """Return the entry `workers` of report.json."""
+
+
+Ranges = Callable[..., Iterator[Any]]
+"""Called with a function, the number of blocks, and arguments; yields `work(range, *arguments)` of
+consecutive ranges that cover all blocks, in order."""
+
+
+def all_at_once(work: Callable[..., Any], blocks: int, *arguments: Any) -> Iterator[Any]:
+    """Run all blocks as one range in this process."""
+    yield work(range(blocks), *arguments)

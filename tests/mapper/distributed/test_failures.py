@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mapper.distributed.engine_settings import KEEP, MALLOC
+from mapper.distributed.engine import KEEP, MALLOC
 from mapper.distributed.start import start_workers
 from mapper.errors import ResumableError
 from mapper.executors.workers import Asked
