@@ -28,7 +28,7 @@ from mapper.executors.shard import State
 from mapper.executors.shared import Batch, FinishTask, Home, Missing, WriteTask
 from mapper.executors.workers import RowSource, WorkerShardExecutor
 from mapper.monitoring.callbacks import Advance, ignore
-from mapper.planning.traffic import ranges_for
+from mapper.planning.workers import ranges_for
 
 
 class RemoteShardExecutor(Owners, WorkerShardExecutor):
