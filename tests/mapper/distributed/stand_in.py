@@ -154,6 +154,28 @@ class StandIn(Closing):
             owner.close()
 
 
+class Once:
+    """Calls a function before the n-th call of a task or method, or before each call."""
+
+    def __init__(
+        self, method: str, act: Callable[[str], object], call: int = 1, always: bool = False
+    ) -> None:
+        self._method, self._act, self._left, self._always = method, act, call, always
+        self.done = 0
+
+    def __call__(self, address: str, method: str) -> None:
+        if method == self._method:
+            self._left -= 1
+            if self._always or not self._left:
+                self.done += 1
+                self._act(address)
+
+
+def full(*_: object) -> int:
+    """Fail as writing to a full disk does."""
+    raise OSError(28, "No space left on device")
+
+
 class _Late(Future[Any]):
     """A future that is done only at the second query."""
 
