@@ -125,7 +125,7 @@ def submit(cluster: Any, system: str, count: int) -> None:
     for _ in range(count):
         cluster.worker_spec.update(cluster.new_worker_spec())
     try:
-        cluster.sync(cluster._correct_state)  # as `scale`, but awaited
+        cluster.sync(lambda: cluster)  # as `scale`, but awaited
     except (OSError, RuntimeError, ValueError) as error:
         for job in cluster.workers.values():
             if job.job_id is None:  # the cluster cannot be closed otherwise

@@ -274,12 +274,15 @@ def run(folder: Path, *words: str, victim: str = ":") -> subprocess.CompletedPro
     )  # fmt: skip
 
 
+def mapping_in(folder: Path) -> bytes:
+    return (folder / "mapping.npz").read_bytes()
+
+
 def require_resumed(folder: Path, *words: str) -> None:
     """Resume the run of `out`, and compare its mapping with that of `whole`."""
     resumed = run(folder, "-o", "out", "--resume", *words)
     assert resumed.returncode == 0, resumed.stderr
-    found, expected = ((folder / one / "mapping.npz").read_bytes() for one in ("out", "whole"))
-    assert found == expected
+    assert mapping_in(folder / "out") == mapping_in(folder / "whole")
 
 
 def kill_driver(folder: Path, *words: str, victim: str) -> None:
