@@ -98,7 +98,7 @@ def test_the_preset_classic_has_no_estimates(path: Path) -> None:
 
 def test_a_slow_processor_takes_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = slowness()
-    monkeypatch.setattr("mapper.planning.processor.STEPS", 1_600_000)
+    monkeypatch.setattr("mapper.planning.processor_time.STEPS", 1_600_000)
     assert slowness() > 2 * usual
 
 
@@ -118,7 +118,7 @@ def test_checks_report_the_time_of_a_run(
         close(monitor)
 
     monkeypatch.setattr(Monitor, "close", closing)
-    monkeypatch.setattr("mapper.planning.processor.slowness", lambda: 2.0)
+    monkeypatch.setattr("mapper.planning.processor_time.slowness", lambda: 2.0)
     assert run("run", *command, "--threads", "2", "-o", "out").code == 0
     told = run("check", *command, "--json").json()["run"]["processor_seconds"]
     assert {"read", "coarsen", "split blocks", "score"} <= set(told)
