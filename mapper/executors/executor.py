@@ -185,7 +185,7 @@ class EachTask(NamedTuple):
 
 
 class StoreTask(NamedTuple):
-    """Results of a task that `take` receives in any order; yields nothing of interest."""
+    """Results of a task that `take` receives in any order; yields None per chunk."""
 
     each: EachTask
     take: Callable[[Any], None]

@@ -279,7 +279,7 @@ def mapping_in(folder: Path) -> bytes:
 
 
 def require_resumed(folder: Path, *words: str) -> None:
-    """Resume the run of `out`, and compare its mapping with that of `whole`."""
+    """Resume the run of `out`, and compare its mapping with the one in `whole`."""
     resumed = run(folder, "-o", "out", "--resume", *words)
     assert resumed.returncode == 0, resumed.stderr
     assert mapping_in(folder / "out") == mapping_in(folder / "whole")
