@@ -128,7 +128,7 @@ class DaskConnection(Closing):
             self._check()
             time.sleep(LOOKS_EVERY)
         client = self._client("srun", scheduler_file=str(step.file))
-        step.reached = True  # the scheduler now ends when this client disconnects: `last_client`
+        step.reached = True  # the scheduler now ends when this client disconnects: `LastClient`
         there = self._wait_for(client, step.workers, COMES_WITHIN)
         if there < step.workers:
             self.note = f"note: --workers: {there} of {step.workers} workers have connected"
