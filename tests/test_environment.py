@@ -13,7 +13,7 @@ ALLOWED = {
     "hw.flow.yosys": {"PATH"},
     "mapper.cli.docs": {"LESS", "NO_COLOR"},
     "mapper.cli.warm": {"NUMBA_CACHE_DIR"},
-    "mapper.distributed.engine_settings": {"CACHE"},  # NUMBA_CACHE_DIR
+    "mapper.distributed.engine": {"CACHE"},  # NUMBA_CACHE_DIR
     "mapper.distributed.owner": {"name"},  # variables of MALLOC
     "mapper.distributed.slurm_step": {
         "*", "SLURM_CPUS_PER_TASK", "SLURM_MEM_PER_CPU", "SLURM_TMPDIR", "TMPDIR",

@@ -19,8 +19,8 @@ from tests.test_structure import PACKAGES, ROOT, modules
 REASONS = {
     **dict.fromkeys(
         (
-            "mapper.distributed.last_client.dask_setup",
-            "mapper.distributed.last_client.LastClient.remove_client",
+            "mapper.distributed.clusters.dask_setup",
+            "mapper.distributed.clusters.LastClient.remove_client",
         ),
         "called by the engine's scheduler",
     ),

@@ -62,8 +62,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.graph.disk import with_disk
     from mapper.limits.axons import make_job
     from mapper.limits.capacity import demands
-    from mapper.planning.processor import slowness
-    from mapper.planning.processor_time import processor_seconds
+    from mapper.planning.processor_time import processor_seconds, slowness
     from mapper.planning.strategy import enough_memory, make_plan
     from mapper.results.summary import summary
     from mapper.results.tables import columns, planned

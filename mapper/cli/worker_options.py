@@ -14,7 +14,7 @@ from mapper.errors import UsageError
 
 if TYPE_CHECKING:
     from mapper.distributed.dask import DaskWorkers
-    from mapper.executors.ranges import Ranges
+    from mapper.executors.workers import Ranges
 
 
 def workers(text: str) -> int | str:

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import dask
-from distributed import Client, LocalCluster, Status
+from distributed import Client, LocalCluster, Scheduler, Status
+from distributed.diagnostics.plugin import SchedulerPlugin
 
-from mapper.distributed.engine_settings import environment
+from mapper.distributed.engine import environment
 from mapper.errors import UsageError
 from mapper.executors.workers import Asked
 from storage.extras import DISTRIBUTION
@@ -124,12 +125,25 @@ def submit(cluster: Any, system: str, count: int) -> None:
     for _ in range(count):
         cluster.worker_spec.update(cluster.new_worker_spec())
     try:
-        cluster.sync(cluster._correct_state)  # as `scale`, but awaited
+        cluster.sync(lambda: cluster)  # as `scale`, but awaited
     except (OSError, RuntimeError, ValueError) as error:
         for job in cluster.workers.values():
             if job.job_id is None:  # the cluster cannot be closed otherwise
                 job.status = Status.closed
         raise UsageError(f"--workers {system}:{count}: {_last_line(error)}") from error
+
+
+class LastClient(SchedulerPlugin):  # type: ignore[misc]  # mypy does not read Dask
+    """Scheduler plugin: closes the scheduler when the last client disconnects."""
+
+    def remove_client(self, scheduler: Scheduler, client: str) -> None:
+        if not [name for name in scheduler.clients if name not in (client, "fire-and-forget")]:
+            scheduler.loop.call_later(1, scheduler.close)
+
+
+def dask_setup(scheduler: Any) -> None:
+    """Add the plugin; Dask calls this when a scheduler starts with `--preload`."""
+    scheduler.add_plugin(LastClient())
 
 
 def shut_down(file: Path, workers: int) -> None:

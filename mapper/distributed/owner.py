@@ -10,29 +10,25 @@ import os
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
-from mapper.distributed.engine_settings import KEEP, MALLOC
+from mapper.distributed.engine import KEEP, MALLOC
 from mapper.distributed.relay import Passing, RelayNode
 from mapper.distributed.state_log import Update, updated
-from mapper.executors.executor import Gathering, LocalShardExecutor
-from mapper.executors.sections import Sections, write_pairs
-from mapper.executors.sent import nbytes, to_send, total_to_send
+from mapper.executors.executor import LocalShardExecutor, WorkerTask
+from mapper.executors.sent import nbytes
 from mapper.executors.shard import State
-from mapper.executors.shared import Batch, Finish, Home, SharedPlace, write_shards
+from mapper.executors.shared import SharedPlace
 from mapper.executors.workers import RowSource
 from mapper.monitoring.resources import peak_rss_bytes
 from mapper.monitoring.threads import ThreadTeam
 from mapper.version import version
 from storage.scratch.scratch import Scratch
-
-Made = tuple[Any, list[int]]
-"""Result of a call, and the number of entries of each chunk that was read."""
 
 
 class Answer(NamedTuple):
@@ -117,98 +113,17 @@ class Owner:
         found, below = passing.arrived()
         return Answer(found, cpu_seconds=cpu_seconds + below)
 
-    def each(
-        self, update: Update | None, work: Callable[..., Any], chunks: Sequence[int],
-        arguments: tuple[Any, ...],
-    ) -> Answer:  # fmt: skip
-        """Return the results of chunks, and the number of entries of each."""
-
-        def made(executor: LocalShardExecutor) -> Made:
-            entries: list[int] = []
-            found = executor.each(work, chunks, *arguments, advance=entries.append)
-            return list(map(to_send, found)), entries  # each result is packed as soon as it exists
-
-        return self._answer(update, made)
-
-    def sum(
-        self, update: Update | None, work: Callable[..., None], chunks: Sequence[int],
-        arguments: tuple[Any, ...], shape: tuple[int, ...], most: int | None,
-    ) -> Answer:  # fmt: skip
-        """Return a total, and the number of entries of each chunk."""
-
-        def made(executor: LocalShardExecutor) -> Made:
-            entries: list[int] = []
-            total = executor.sum(work, chunks, shape, *arguments, most=most, advance=entries.append)
-            return total_to_send(total), entries
-
-        return self._answer(update, made)
-
-    def gather(
-        self, update: Update | None, make: Callable[..., Gathering],
-        ranges: Sequence[tuple[int, int]], arguments: tuple[Any, ...],
-    ) -> Answer:  # fmt: skip
-        """Return the result of each range of chunks, and the number of entries of each chunk."""
-
-        def made(executor: LocalShardExecutor) -> Made:
-            entries: list[int] = []
-
-            def of(low: int, high: int) -> Any:
-                some = range(low, high)
-                return executor.gather_some(make, some, *arguments, advance=entries.append)
-
-            return [to_send(of(*one)) for one in ranges], entries
-
-        return self._answer(update, made)
-
-    def write(
-        self, update: Update | None, batch: Batch, shards: Sequence[tuple[int, Sequence[int]]],
-        sort: Callable[..., Any], arguments: tuple[Any, ...],
-    ) -> Answer:  # fmt: skip
-        """Write the run files of shards (`write_shards`): bytes, and entries of each chunk."""
-
-        def made(executor: LocalShardExecutor) -> Made:
-            entries: list[int] = []
-            written = write_shards(executor, batch, shards, sort, arguments, entries.append)
-            return written, entries
-
-        return self._answer(update, made)
-
-    def finish(
-        self, update: Update | None, batch: Batch, shards: int, work: Finish, homes: Sequence[Home]
-    ) -> Answer:
-        """Return the result of `Finish.of_home` for each home; no entries."""
-
-        def made(_: LocalShardExecutor) -> Made:
-            state = self._state
-            return [work.of_home(self._team, state, batch, shards, home) for home in homes], []
-
-        return self._answer(update, made)
-
-    def send(
-        self, update: Update | None, sections: Sections,
-        shards: Sequence[tuple[int, Sequence[int]]], work: Callable[..., Any],
-        arguments: tuple[Any, ...],
-    ) -> Answer:  # fmt: skip
-        """Write the run files of shards (`write_pairs`): its result, and entries of each chunk."""
-
-        def made(executor: LocalShardExecutor) -> Made:
-            entries: list[int] = []
-            found = write_pairs(
-                executor, self._team, sections, shards, work, arguments, entries.append
-            )
-            return to_send(found), entries
-
-        return self._answer(update, made)
-
-    def _answer(self, update: Update | None, make: Callable[[LocalShardExecutor], Made]) -> Answer:
+    def run(self, update: Update | None, task: WorkerTask) -> Answer:
+        """Run a task; the value has its answer, and the number of entries of each chunk read."""
         start, began = time.process_time(), time.perf_counter()
+        entries: list[int] = []
         try:
             if update is not None:
                 self.update(update)
             assert self._executor is not None, "the owner is not open"
-            value = make(self._executor)
+            value = task.answer(self._executor, entries.append), entries
             cpu_seconds, seconds = time.process_time() - start, time.perf_counter() - began
-            return Answer(value, None, cpu_seconds, seconds, sum(value[1]))
+            return Answer(value, None, cpu_seconds, seconds, sum(entries))
         except Exception as error:
             return Answer(None, error)
 

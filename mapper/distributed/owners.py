@@ -20,6 +20,7 @@ from mapper.distributed.owner import Answer
 from mapper.distributed.state_log import StateLog
 from mapper.distributed.stragglers import PART, Stragglers
 from mapper.errors import RESUME, ResumableError
+from mapper.executors.executor import WorkerTask
 from mapper.executors.sections import MissingError
 from mapper.executors.sent import nbytes
 from mapper.executors.shards import Shards
@@ -32,6 +33,8 @@ TIMES = 3  # limit of workers lost per shard, and of rewrites of a file
 
 Again = Callable[[list[int]], object]
 """Writes the run files of some shards again."""
+Calls = list[tuple[list[int], Any]]
+"""Things of each call, and the value of its answer."""
 
 
 class Owners:
@@ -80,17 +83,16 @@ class Owners:
 
     def _ask(
         self,
-        method: str,
         things: Sequence[int],
         share: Callable[[Sequence[int]], dict[int, list[int]]],
-        given: Callable[[Sequence[int]], tuple[Any, ...]],
-    ) -> list[tuple[list[int], Any]]:
-        """Call a method of owners until all things are done; return (things, answer) per call.
+        part: Callable[[Sequence[int]], WorkerTask],
+    ) -> Calls:
+        """Call owners until all things are done; return (things, answer) per call.
 
-        share : assigns things to owners; given : returns the arguments of the method for some
-            things
+        share : assigns things to owners; part : returns the task of some things
         """
-        started, done = time.perf_counter(), []
+        started = time.perf_counter()
+        done: Calls = []
         tries: Counter[int] = Counter()
         left = list(things)
         while left:
@@ -98,9 +100,9 @@ class Owners:
             self._spread(shares)
             for index, mine in shares.items():
                 update = self._state_log.since(self._known[index])
-                arguments = given(mine)
-                future = self._start(index, method, update, *arguments)
-                self._account(bytes_to=nbytes(update) + nbytes(arguments))
+                task = part(mine)
+                future = self._start(index, "run", update, task)
+                self._account(bytes_to=nbytes(update) + nbytes(task))
                 calls.append((index, mine, future))
             version, left, lost = self._state_log.version, [], []
             missing: set[int] = set()

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.distributed.owners import TIMES, Again, Owners, vanishing
+from mapper.distributed.owners import TIMES, Again, Calls, Owners, vanishing
 from mapper.errors import RESUME, ResumableError
 from mapper.executors.exchange import Exchange
-from mapper.executors.executor import Gathering, Vertices
-from mapper.executors.sections import Pairs, Sections, section_bits
+from mapper.executors.executor import (
+    EachTask,
+    ExchangeTask,
+    GatherTask,
+    StoreTask,
+    SumTask,
+    Task,
+    Vertices,
+    WorkerTask,
+)
+from mapper.executors.sections import Sections, SendTask, section_bits
 from mapper.executors.sent import received
-from mapper.executors.shard import Result, State, Work
-from mapper.executors.shared import Batch, Finish, Home, Missing
-from mapper.executors.workers import RowSource
+from mapper.executors.shard import State
+from mapper.executors.shared import Batch, FinishTask, Home, Missing, WriteTask
+from mapper.executors.workers import RowSource, WorkerShardExecutor
 from mapper.monitoring.callbacks import Advance, ignore
-from mapper.planning.traffic import ranges_for
+from mapper.planning.workers import ranges_for
 
 
-class RemoteShardExecutor(Owners):
-    """Executor on the workers of an engine; see `ShardExecutor` and `WorkerShardExecutor`."""
+class RemoteShardExecutor(Owners, WorkerShardExecutor):
+    """Executor on the workers of an engine."""
 
     def begin(self, state: State) -> None:
         self._state_log.begin(state)
@@ -31,76 +40,58 @@ class RemoteShardExecutor(Owners):
     def settled(self, vertices: Vertices) -> None:
         self._state_log.settled(vertices)
 
-    def each(
-        self,
-        work: Work[Result],
-        chunks: Sequence[int],
-        *arguments: Any,
-        advance: Advance = ignore,
-    ) -> Iterator[Result]:
-        for found in self._windows("each", chunks, work, arguments):
-            ordered: dict[int, tuple[Result, int]] = {}
-            for places, (results, entries) in found:
-                ordered.update(zip(places, zip(results, entries, strict=True), strict=True))
+    def run(self, task: Task, advance: Advance = ignore) -> Iterator[Any]:
+        match task:
+            case EachTask():
+                yield from self._each(task, advance)
+            case StoreTask():
+                yield from map(task.take, self._each(task.each, advance))
+            case SumTask():
+                yield self._sum(task, advance)
+            case GatherTask():
+                yield from self._gather(task, advance)
+            case ExchangeTask():
+                yield from self._exchange(task.exchange, advance)
+
+    def _each(self, task: EachTask, advance: Advance) -> Iterator[Any]:
+        for places in self._shards.windows(task.chunks, len(self._owners)):
+            ordered: dict[int, tuple[Any, int]] = {}
+            for mine, (results, entries) in self._on_chunks(task, places):
+                ordered.update(zip(mine, zip(results, entries, strict=True), strict=True))
             for place in sorted(ordered):
                 result, count = ordered.pop(place)
                 advance(count)
                 yield received(result)
 
-    def store(
-        self,
-        work: Work[Result],
-        take: Callable[[Result], None],
-        chunks: Sequence[int],
-        *arguments: Any,
-        advance: Advance = ignore,
-    ) -> None:
-        for result in self.each(work, chunks, *arguments, advance=advance):
-            take(result)
-
-    def sum(
-        self,
-        work: Callable[..., None],
-        chunks: Sequence[int],
-        shape: tuple[int, ...],
-        *arguments: Any,
-        most: int | None = None,
-        advance: Advance = ignore,
-    ) -> NDArray[np.int64]:
-        total = np.zeros(shape, np.int64)
-        for _, (some, entries) in self._call("sum", chunks, range(len(chunks)), work, arguments,
-                                             shape, most):  # fmt: skip
+    def _sum(self, task: SumTask, advance: Advance) -> NDArray[np.int64]:
+        total = np.zeros(task.shape, np.int64)
+        for _, (some, entries) in self._on_chunks(task, range(len(task.chunks))):
             total += received(some)
             for count in entries:
                 advance(count)
         return total
 
-    def gather(
-        self,
-        make: Callable[..., Gathering],
-        *arguments: Any,
-        advance: Advance = ignore,
-    ) -> Iterator[Any]:
+    def _gather(self, task: GatherTask, advance: Advance) -> Iterator[Any]:
         """Split chunks into ranges for all workers; each reads its rows for this call alone."""
         owners = len(self._live())
         count = ranges_for(self._entries, self._chunks, owners)
         ends = np.linspace(0, self._chunks, count + 1)
         ranges = list(pairwise(ends.astype(int).tolist()))
 
-        def given(mine: Sequence[int]) -> tuple[Any, ...]:
-            return make, [ranges[index] for index in mine], arguments
+        def part(mine: Sequence[int]) -> GatherTask:
+            return task._replace(ranges=[ranges[index] for index in mine])
 
         for low in range(0, len(ranges), owners):
             some = range(low, min(low + owners, len(ranges)))
             found: dict[int, Any] = {}
-            for mine, (results, entries) in self._ask("gather", some, self._by_turns, given):
+            for mine, (results, entries) in self._ask(some, self._by_turns, part):
                 found.update(zip(mine, results, strict=True))
                 for count in entries:
                     advance(count)
             for index in some:
                 yield received(found.pop(index))
 
-    def exchange(self, exchange: Exchange, advance: Advance = ignore) -> Iterator[Any]:
+    def _exchange(self, exchange: Exchange, advance: Advance) -> Iterator[Any]:
         for ranges in exchange.shares(len(self._live()), self._engine.exchanged):
             batch = self._engine.shared.batch(ranges)
             try:
@@ -120,24 +111,16 @@ class RemoteShardExecutor(Owners):
         return Sections(shared.place, shared.number(), senders, vertices, bits)
 
     def send(
-        self,
-        sections: Sections,
-        shards: Sequence[int],
-        work: Work[Pairs],
-        *arguments: Any,
-        advance: Advance = ignore,
+        self, task: SendTask, shards: Sequence[int], advance: Advance = ignore
     ) -> NDArray[np.int64]:
+        sections = task.sections
         if not self._owners:
             raise ResumableError(
                 f"{sections.place.shown}: files of the run are missing or damaged, and their "
                 f"source rows were deleted; {RESUME}"
             )
         total = np.zeros(sections.per_file, np.int64)
-
-        def given(mine: Sequence[int]) -> tuple[Any, ...]:
-            return sections, self._named(mine), work, arguments
-
-        for written, counts in self._shared("send", shards, given, advance):
+        for written, counts in self._on_shards(task, shards, advance):
             self._account(bytes_shared=written)
             total += received(counts)
         return total
@@ -150,7 +133,7 @@ class RemoteShardExecutor(Owners):
         )
 
     def _by_turns(self, things: Sequence[int]) -> dict[int, list[int]]:
-        """Assign tasks round-robin to the owners that are not stragglers."""
+        """Assign things round-robin to the owners that are not stragglers."""
         swift = self._swift()
         mine: dict[int, list[int]] = {}
         for index in things:
@@ -161,52 +144,23 @@ class RemoteShardExecutor(Owners):
         self, batch: Batch, exchange: Exchange, shards: Sequence[int], advance: Advance = ignore
     ) -> None:
         """Let the owners of some shards write their run files."""
-
-        def given(mine: Sequence[int]) -> tuple[Any, ...]:
-            return batch, self._named(mine), exchange.sort, exchange.arguments
-
-        for written in self._shared("write", shards, given, advance):
+        task = WriteTask(batch, (), exchange.sort, exchange.arguments)
+        for written in self._on_shards(task, shards, advance):
             self._account(bytes_shared=written)
-
-    def _named(self, shards: Sequence[int]) -> list[tuple[int, range]]:
-        """Return the numbers of shards, with their chunks."""
-        return [(shard, self._shards.chunks_of(shard)) for shard in shards]
-
-    def _shared(
-        self,
-        method: str,
-        shards: Sequence[int],
-        given: Callable[[Sequence[int]], tuple[Any, ...]],
-        advance: Advance,
-    ) -> Iterator[Any]:
-        """Call the owners of some shards, a window of shards at a time; yield their answers."""
-
-        def share(left: Sequence[int]) -> dict[int, list[int]]:
-            mine: dict[int, list[int]] = {}
-            for shard in left:
-                mine.setdefault(self._shards.owner_of(shard), []).append(shard)
-            return mine
-
-        step = self._shards.window * len(self._owners)
-        for low in range(0, len(shards), step):
-            for _, (found, entries) in self._ask(method, shards[low : low + step], share, given):
-                for count in entries:
-                    advance(count)
-                yield found
 
     def _finish(self, batch: Batch, exchange: Exchange) -> Iterator[list[Any]]:
         """Yield the results of the labels of each range of a batch, in order, still packed."""
-        work = Finish(exchange.finish, exchange.near, exchange.light)
 
-        def given(mine: Sequence[int]) -> tuple[Any, ...]:
+        def part(mine: Sequence[int]) -> FinishTask:
             homes = [Home.of(exchange, batch, index) for index in mine]
-            return batch, self._shards.count, work, homes
+            narrow = exchange.near, exchange.light
+            return FinishTask(batch, self._shards.count, exchange.finish, *narrow, homes)
 
         found: dict[int, list[Any]] = {}
         left = list(range(len(batch.ranges)))
         for _ in range(TIMES):
             missing: set[int] = set()
-            for mine, (answers, _) in self._ask("finish", left, self._by_turns, given):
+            for mine, (answers, _) in self._ask(left, self._by_turns, part):
                 for index, answer in zip(mine, answers, strict=True):
                     if isinstance(answer, Missing):
                         missing.update(answer.shards)
@@ -222,28 +176,34 @@ class RemoteShardExecutor(Owners):
         for index in range(len(batch.ranges)):
             yield found.pop(index)
 
-    def _windows(
-        self, method: str, chunks: Sequence[int], work: Work[Any], arguments: tuple[Any, ...]
-    ) -> Iterator[list[tuple[list[int], Any]]]:
-        """Yield the answers of all owners, a window of shards at a time."""
-        for places in self._shards.windows(chunks, len(self._owners)):
-            yield self._call(method, chunks, places, work, arguments)
+    def _on_shards(
+        self, task: WriteTask | SendTask, shards: Sequence[int], advance: Advance
+    ) -> Iterator[Any]:
+        """Run a task on the owners of some shards, a window of shards at a time; yield answers."""
 
-    def _call(
-        self,
-        method: str,
-        chunks: Sequence[int],
-        places: Sequence[int],
-        work: Work[Any],
-        arguments: tuple[Any, ...],
-        *more: Any,
-    ) -> list[tuple[list[int], Any]]:
-        """Call the owners of chunks at some places of a list; return (places, answer) pairs."""
+        def part(mine: Sequence[int]) -> WorkerTask:
+            return task._replace(shards=[(shard, self._shards.chunks_of(shard)) for shard in mine])
 
         def share(left: Sequence[int]) -> dict[int, list[int]]:
-            return self._shards.by_owner(chunks, left)
+            mine: dict[int, list[int]] = {}
+            for shard in left:
+                mine.setdefault(self._shards.owner_of(shard), []).append(shard)
+            return mine
 
-        def given(mine: Sequence[int]) -> tuple[Any, ...]:
-            return work, [chunks[place] for place in mine], arguments, *more
+        step = self._shards.window * len(self._owners)
+        for low in range(0, len(shards), step):
+            for _, (found, entries) in self._ask(shards[low : low + step], share, part):
+                for count in entries:
+                    advance(count)
+                yield found
 
-        return self._ask(method, places, share, given)
+    def _on_chunks(self, task: EachTask | SumTask, places: Sequence[int]) -> Calls:
+        """Run a task on the owners of its chunks at some places; return (places, answer) pairs."""
+
+        def share(left: Sequence[int]) -> dict[int, list[int]]:
+            return self._shards.by_owner(task.chunks, left)
+
+        def part(mine: Sequence[int]) -> WorkerTask:
+            return task._replace(chunks=[task.chunks[place] for place in mine])
+
+        return self._ask(places, share, part)

@@ -9,13 +9,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
-from mapper.distributed.engine_settings import environment
+from mapper.distributed.engine import environment
 from mapper.errors import UsageError
 from storage.extras import DISTRIBUTION
 
 SCHEDULER, DRIVER = 0, 1  # ranks; all others are workers
 GONE_AFTER = "120"  # seconds after which a worker without a scheduler ends
-LAST_CLIENT = "mapper.distributed.last_client"
+LAST_CLIENT = "mapper.distributed.clusters"  # has `dask_setup`
 
 
 @dataclass(slots=True)

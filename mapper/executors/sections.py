@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.executors.executor import LocalShardExecutor
+from mapper.executors.sent import to_send
 from mapper.executors.shard import Work
 from mapper.executors.shared import SharedPlace
-from mapper.monitoring.callbacks import Advance, ignore
-from mapper.monitoring.threads import ThreadTeam
+from mapper.monitoring.callbacks import Advance
 from mapper.planning.workers import MADE_BYTES, SORTED_CONNECTIONS
 from storage.scratch.run_file import RunName, UnusableError, pack_frame, read_section, write_run
 
@@ -90,25 +90,48 @@ def section_bits(vertices: int, entries: int, senders: int, workers: int, memory
     return max(0, (vertices // wanted).bit_length() - 1)
 
 
-def write_pairs(
-    executor: LocalShardExecutor,
-    team: ThreadTeam,
-    sections: Sections,
-    shards: Sequence[tuple[int, Sequence[int]]],
-    work: Work[Pairs],
-    arguments: tuple[Any, ...],
-    advance: Advance = ignore,
-) -> tuple[int, Int64]:
-    """Write the run files of some shards; return their bytes and the connections per section.
+class SendTask(NamedTuple):
+    """Run files of some shards, with the connections that `work` returns for their chunks.
 
-    shards : number of each, and its chunks; work : returns the connections of a chunk
-    A connection counts at both ends. Raises `ResumableError` if the folder is full or missing.
+    shards : number of each, and its chunks
     """
-    chunks = [chunk for _, mine in shards for chunk in mine]
-    found = executor.each(work, chunks, *arguments, advance=advance)
 
-    def pieces() -> Iterator[list[Pairs]]:
-        for _, mine in shards:
+    sections: Sections
+    shards: Sequence[tuple[int, Sequence[int]]]
+    work: Work[Pairs]
+    arguments: tuple[Any, ...]
+
+    def answer(self, executor: LocalShardExecutor, advance: Advance) -> Any:
+        """Write the files; return their bytes and the connections per section (packed).
+
+        A connection counts at both ends. Raises `ResumableError` if the folder is full or missing.
+        """
+        sections = self.sections
+
+        def packed(some: list[Pairs]) -> SectionPiece | None:
+            return pack_pairs(some, sections) if some else None
+
+        written, counts = 0, np.zeros(sections.per_file, np.int64)
+        of_pieces = executor.team.stream(packed, self._pieces(executor, advance))
+        for number, _ in self.shards:
+            frames: list[list[bytes]] = [[] for _ in range(sections.per_file)]
+            for piece in of_pieces:
+                if piece is None:
+                    break
+                counts += piece.counts
+                for index, frame in piece.frames:
+                    frames[index].append(frame)
+            with sections.place.writing():
+                written += write_run(sections.name(number), frames)
+        for _ in of_pieces:
+            raise AssertionError("pieces are left after the last shard")
+        return to_send((written, counts))
+
+    def _pieces(self, executor: LocalShardExecutor, advance: Advance) -> Iterator[list[Pairs]]:
+        """Yield the connections of some chunks at a time; an empty list ends a shard."""
+        chunks = [chunk for _, mine in self.shards for chunk in mine]
+        found = executor.each(self.work, chunks, *self.arguments, advance=advance)
+        for _, mine in self.shards:
             some: list[Pairs] = []
             for _ in mine:
                 some.append(next(found))
@@ -117,28 +140,9 @@ def write_pairs(
                     some = []
             if some:
                 yield some
-            yield []  # marks the end of the shard
+            yield []
         for _ in found:  # lets the generator finish
             raise AssertionError("more results than chunks")
-
-    def packed(some: list[Pairs]) -> SectionPiece | None:
-        return pack_pairs(some, sections) if some else None
-
-    written, counts = 0, np.zeros(sections.per_file, np.int64)
-    of_pieces = team.stream(packed, pieces())
-    for number, _ in shards:
-        frames: list[list[bytes]] = [[] for _ in range(sections.per_file)]
-        for piece in of_pieces:
-            if piece is None:
-                break
-            counts += piece.counts
-            for index, frame in piece.frames:
-                frames[index].append(frame)
-        with sections.place.writing():
-            written += write_run(sections.name(number), frames)
-    for _ in of_pieces:
-        raise AssertionError("pieces are left after the last shard")
-    return written, counts
 
 
 class SectionPiece(NamedTuple):

@@ -26,7 +26,7 @@ from mapper.executors.executor import LocalShardExecutor
 from mapper.executors.sent import received, to_send
 from mapper.executors.shard import Shard, State, Work
 from mapper.executors.workers import require_seen
-from mapper.monitoring.callbacks import Advance, ignore
+from mapper.monitoring.callbacks import Advance
 from mapper.monitoring.threads import ThreadTeam
 from storage.closing import Closing
 from storage.scratch.run_file import RunName, UnusableError, pack_frame, read_section, write_run
@@ -148,32 +148,37 @@ class Missing(NamedTuple):
     shards: list[int]
 
 
-def write_shards(
-    executor: LocalShardExecutor,
-    batch: Batch,
-    shards: Sequence[tuple[int, Sequence[int]]],
-    sort: Work[Sorted],
-    arguments: tuple[Any, ...],
-    advance: Advance = ignore,
-) -> int:
-    """Write the run files of some shards; return their bytes.
+class WriteTask(NamedTuple):
+    """Run files of some shards, in an exchange; see `Exchange`.
 
     shards : number of each, and its chunks
-    Raises `ResumableError` if the folder is full or missing.
     """
-    chunks = [chunk for _, mine in shards for chunk in mine]
-    found = executor.each(pack_chunk, chunks, batch.ranges, sort, arguments, advance=advance)
-    written = 0
-    for number, mine in shards:
-        sections: list[list[bytes]] = [[] for _ in batch.ranges]
-        for _ in mine:
-            for index, frame in next(found):
-                sections[index].append(frame)
-        with batch.place.writing():
-            written += write_run(batch.name(number), sections)
-    for _ in found:  # lets the generator finish
-        raise AssertionError("more results than chunks")
-    return written
+
+    batch: Batch
+    shards: Sequence[tuple[int, Sequence[int]]]
+    sort: Work[Sorted]
+    arguments: tuple[Any, ...]
+
+    def answer(self, executor: LocalShardExecutor, advance: Advance) -> int:
+        """Write the files; return their bytes.
+
+        Raises `ResumableError` if the folder is full or missing.
+        """
+        batch, chunks = self.batch, [chunk for _, mine in self.shards for chunk in mine]
+        found = executor.each(
+            pack_chunk, chunks, batch.ranges, self.sort, self.arguments, advance=advance
+        )
+        written = 0
+        for number, mine in self.shards:
+            sections: list[list[bytes]] = [[] for _ in batch.ranges]
+            for _ in mine:
+                for index, frame in next(found):
+                    sections[index].append(frame)
+            with batch.place.writing():
+                written += write_run(batch.name(number), sections)
+        for _ in found:  # lets the generator finish
+            raise AssertionError("more results than chunks")
+        return written
 
 
 def pack_chunk(
@@ -196,45 +201,32 @@ def pack_chunk(
     return frames
 
 
-class Finish(NamedTuple):
-    """Finishing of labels at their home; see `Exchange`."""
+class FinishTask(NamedTuple):
+    """Finishing of labels at their homes; see `Exchange`.
 
+    shards : number of shards that have written a run file each
+    """
+
+    batch: Batch
+    shards: int
     work: Callable[..., Any]
     near: bool
     light: bool
+    homes: Sequence[Home]
 
-    def of_home(
-        self, team: ThreadTeam, state: State, batch: Batch, shards: int, home: Home
-    ) -> list[Any] | Missing:
-        """Return the packed result of each label of a range, or the missing shards.
+    def answer(self, executor: LocalShardExecutor, _: Advance) -> list[list[Any] | Missing]:
+        """Return the packed result of each label of each range, or the missing shards."""
+        return [self._of_home(executor.team, executor.shard.state, home) for home in self.homes]
 
-        shards : number of shards that have written a run file each
-        """
-        low, high = batch.ranges[home.which]
+    def _of_home(self, team: ThreadTeam, state: State, home: Home) -> list[Any] | Missing:
+        low, high = self.batch.ranges[home.which]
         vertices = np.flatnonzero((state.part >= low) & (state.part < high))
         labels = state.part[vertices]
         places = np.argsort(labels, kind="stable").astype(np.int32)
         start = np.searchsorted(labels[places], np.arange(low, high + 1))
         del labels
         buffer = RowBuffer(vertices.size, int(home.most.sum()), self.near, self.light)
-        batch.place.look_again()
-
-        def read(shard: int) -> list[Sorted] | None:
-            try:
-                found = read_section(batch.name(shard), len(batch.ranges), home.which)
-                return [self._narrow(*frame) for frame in found]
-            except UnusableError:
-                return None
-
-        missing: list[int] = []
-        for low_shard in range(0, shards, team.threads):  # bounds the number of sections in memory
-            some = range(low_shard, min(low_shard + team.threads, shards))
-            for shard, frames in zip(some, team.map(read, some), strict=True):
-                if frames is None:
-                    missing.append(shard)
-                elif not missing:
-                    for rows in frames:
-                        buffer.put(rows)
+        missing = self._read(team, home.which, buffer)
         if missing:
             return Missing(missing)
         assert buffer.vertices == vertices.size, "rows of some vertices are missing"
@@ -245,6 +237,29 @@ class Finish(NamedTuple):
             return to_send(self.work(label, lambda: buffer.rows(own), *given))
 
         return list(finish_all(team, range(low, high), home.most, finish))
+
+    def _read(self, team: ThreadTeam, which: int, buffer: RowBuffer) -> list[int]:
+        """Read the sections of a range into a buffer; return the missing shards."""
+        batch = self.batch
+        batch.place.look_again()
+
+        def read(shard: int) -> list[Sorted] | None:
+            try:
+                found = read_section(batch.name(shard), len(batch.ranges), which)
+                return [self._narrow(*frame) for frame in found]
+            except UnusableError:
+                return None
+
+        missing: list[int] = []
+        for low in range(0, self.shards, team.threads):  # bounds the number of sections in memory
+            some = range(low, min(low + team.threads, self.shards))
+            for shard, frames in zip(some, team.map(read, some), strict=True):
+                if frames is None:
+                    missing.append(shard)
+                elif not missing:
+                    for rows in frames:
+                        buffer.put(rows)
+        return missing
 
     def _narrow(
         self, indptr: NDArray[np.int64], ids: NDArray[np.int32], weights: NDArray[np.int32]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -12,12 +13,11 @@ from numpy.typing import NDArray
 
 from mapper.errors import UsageError
 from mapper.executors.executor import ShardExecutor
-from mapper.executors.shard import Work
 from mapper.monitoring.callbacks import Advance, ignore
 from mapper.monitoring.monitor import Monitor
 
 if TYPE_CHECKING:
-    from mapper.executors.sections import Pairs, Sections
+    from mapper.executors.sections import Sections, SendTask
     from mapper.graph.rows import Rows
     from storage.scratch.scratch import Scratch
 
@@ -86,30 +86,29 @@ class RowSource(Protocol):
         """Return the rows, cached in scratch once read; raises the errors of reading."""
 
 
-class WorkerShardExecutor(ShardExecutor, Protocol):
+class WorkerShardExecutor(ShardExecutor):
     """Executor on workers that can also contract the graph and run on the coarser one."""
 
     @property
+    @abstractmethod
     def memory(self) -> int:
         """Bytes per worker for rows received from others."""
 
+    @abstractmethod
     def sections(self, vertices: int, entries: int) -> Sections:
         """Return run files to be written, for a graph of about this size."""
 
+    @abstractmethod
     def send(
-        self,
-        sections: Sections,
-        shards: Sequence[int],
-        work: Work[Pairs],
-        *arguments: Any,
-        advance: Advance = ignore,
+        self, task: SendTask, shards: Sequence[int], advance: Advance = ignore
     ) -> NDArray[np.int64]:
-        """Let the owners of some shards write the pairs of `work`; return entries by section.
+        """Let the owners of some shards run their part of a task; return entries by section.
 
-        advance : called with the number of entries of each chunk
+        task : without shards; advance : called with the number of entries of each chunk
         Raises `ResumableError` if this executor is closed.
         """
 
+    @abstractmethod
     def above(
         self,
         source: RowSource,
@@ -124,6 +123,7 @@ class WorkerShardExecutor(ShardExecutor, Protocol):
         again : rewrites the files of some shards
         """
 
+    @abstractmethod
     def close(self) -> None:
         """Delete the files of these rows on workers."""
 
@@ -141,3 +141,13 @@ class Workers(Protocol):
 
     def facts(self) -> dict[str, Any]:
         """Return the entry `workers` of report.json."""
+
+
+Ranges = Callable[..., Iterator[Any]]
+"""Called with a function, the number of blocks, and arguments; yields `work(range, *arguments)` of
+consecutive ranges that cover all blocks, in order."""
+
+
+def all_at_once(work: Callable[..., Any], blocks: int, *arguments: Any) -> Iterator[Any]:
+    """Run all blocks as one range in this process."""
+    yield work(range(blocks), *arguments)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mapper.executors.sections import Sections, ends_of, read_pairs
+from mapper.executors.sections import Sections, SendTask, ends_of, read_pairs
 from mapper.executors.shard import Shard, State
 from mapper.executors.workers import WorkerShardExecutor
 from mapper.graph.contracted_rows import heaviest_row, sample_pairs, shifted
@@ -164,7 +164,8 @@ def contract_on_workers(
     sections = executor.sections(sizes.size, min(expected, rows.entries))
     try:
         every = range(sections.senders)
-        entries = executor.send(sections, every, sample_pairs, *sample, advance=advance)
+        task = SendTask(sections, (), sample_pairs, sample)
+        entries = executor.send(task, every, advance)
         block_size = choose_block_size(sizes.size, int(entries.sum()))
         step = max(1, -(-block_size >> sections.bits))  # sections per unit
         units = np.add.reduceat(entries, np.arange(0, entries.size, step))
@@ -174,7 +175,7 @@ def contract_on_workers(
                 source = LevelSource(sections, block_size, units, shift, executor.memory)
                 above = executor.above(
                     source, source.chunks, int(entries.sum()), source.together,
-                    lambda shards: executor.send(sections, shards, sample_pairs, *sample),
+                    lambda shards: executor.send(task, shards),
                 )  # fmt: skip
                 return LevelRows(held.enter_context(closing(above)), source, sizes)
 

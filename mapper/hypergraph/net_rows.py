@@ -11,7 +11,7 @@ from mapper.graph.csr import Subgraph
 from mapper.hypergraph.hypergraph import Hypergraph, make_hypergraph
 from mapper.monitoring.callbacks import Advance, ignore
 from mapper.monitoring.threads import ThreadTeam
-from mapper.planning.memory import CHECKED
+from mapper.planning.sampling import CHECKED
 from storage.arrays import Int32, Int64, Mask
 from storage.store.network import RATE, NetworkFile
 

@@ -11,7 +11,7 @@ from math import exp, log
 
 from chipsim.chip.model import Chip
 from mapper.planning.plan import REFINED_BY, Plan
-from mapper.planning.sampling import levels_of
+from mapper.planning.sampling import levels_of, net_share, sample_bytes
 from mapper.settings import BY_NETS, Settings
 from storage.sorting.sorter import BYTES_PER_ENTRY
 from storage.store.network import NetworkFile
@@ -90,140 +90,196 @@ def _interpreter(network: NetworkFile) -> int:
     return INTERPRETER + LABEL_BYTES * count + 2 * letters
 
 
-def plan_by_connections(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
-    """Return the plan of a run that partitions by connections.
+class _Terms:
+    """Terms of a plan by connections: sizes, and the division of the memory, in bytes.
 
+    n, m : neurons, and connections that passes read; parts : most cores in use; see also `Plan`
     Only the number of threads depends on the requested threads. The division of the memory affects
     the result, which must be the same for any number of threads.
     """
-    n, memory = network.vertices, settings.memory_bytes
-    m = min(network.connections, settings.degree * n)
-    block = block_bytes(network)
-    for_each = block + NEURON_BYTES_PER_THREAD * n
-    most = min(max(memory // THREADS_SHARE, 2 * for_each), MOST_THREADS * for_each)
-    threads = max(1, min(settings.threads, most // max(for_each, 1)))
-    interpreter = _interpreter(network)
-    base = interpreter + threads * block
-    neurons = {name: size * n for name, size in NEURON_BYTES.items()}
-    cycles = settings.cycles if m * WORTH_A_CYCLE <= settings.hop_budget else 0
-    chained = CHAIN_NEURON_BYTES * n if cycles else 0
-    neurons["hop refinement"] += chained
-    if chip.axons_in is not None or chip.out_limit is not None:
-        neurons["limits"] = LIMITS_BYTES * n
-    free = memory - interpreter - most - max(neurons.values())
-    # Rows in memory may take half of the free bytes, which leaves room for samples and blocks.
-    held = HELD_BYTES * m <= free // 2
-    rows = HELD_BYTES * m if held else 0
-    # During accumulation a sample exists twice, along with its levels and the gathered rows.
-    left = max(free - rows, 0)
-    sampled = max(1 << 16, min(m, left // (4 * HELD_BYTES)))
-    shared = memory - interpreter - most - rows
-    # No connections are visited, even if half of them are opposite directions of others.
-    idle = "limits" not in neurons and not cycles and m // 2 > settings.hop_budget
-    gather = {"split blocks", "limits"} | (set() if idle else {"hop refinement"})
-    gathering = max(size for name, size in neurons.items() if name in gather)
-    gathered = max(1 << 22, min(HELD_BYTES * m, (shared - gathering) * 3 // 4))
-    # With further clustering, everything except the clusters is in scratch.
-    above = max(shared - ABOVE_BYTES * n, 0)
-    sampled_above = max(1 << 16, min(m, above // SAMPLE_BYTES))
-    contracted = max(1 << 22, above * 3 // 4)
-    parts = most_parts(network, chip)
-    grouped = max(1 << 24, left * 3 // 4)
-    summed = max(1 << 24, (shared - neurons["groups"]) * 7 // 8)
-    matrix = MATRIX_BYTES * max(1, parts * parts)
-    pairs = min(m // 2, parts * parts // 2)  # in one order; far fewer if most traffic is local
-    if summed // matrix >= LEAST_MATRICES:
-        half = HALF_MATRIX_BYTES * parts * parts
-        sums = half + max(half * (min(threads, summed // matrix - 1) - 1), SUMMED_BYTES * pairs)
-    else:
-        sums = min(summed, GROUP_BYTES * m)
-    pairs = min(pairs, summed // PLACER_BYTES)
-    stages = {name: base + rows + size for name, size in neurons.items()}
-    # during proposals vertices are not renumbered yet, see `number_clusters`
-    proposing = WISHING_BYTES + threads * NEURON_BYTES_PER_THREAD
-    stages["coarsen"] = max(stages["coarsen"], base + rows + proposing * n)
-    stages["split blocks"] += min(gathered, gathered_bytes(network, settings) * m)
-    # A level of a V-cycle, and the accumulation of the next; a single chain has room for a sample.
-    level = LEVEL_BYTES * m
-    levels = held and m <= settings.level_budget and 2 * level <= left
-    if settings.objective == "multicast":  # small networks hold all nets in memory or none
-        after = base + rows + level + net_bytes(network, most_parts(network, chip))
-        few = (
-            network.connections <= settings.level_budget
-        )  # including connections that a run does not read
-        levels &= few and not small(network) and after <= memory
-    chains = CHAINS if (CHAINS + levels) * level + (CHAINS - 1) * chained <= left else 1
-    stages["hop refinement"] += max(
-        chains * LEVEL_BYTES * min(m, sampled) + (chains - 1) * chained if cycles else 0,
-        0 if held else gathered,
-    ) + (level if levels else 0)
-    if idle:
-        stages["hop refinement"] = base + rows + IDLE_BYTES * n
-    stages["groups"] += sums
-    if "limits" in stages:
-        stages["limits"] += min(grouped, AXON_BYTES * network.connections // 2)
-        if "hop refinement" in stages:  # exchanges may follow in that stage
-            stages["hop refinement"] = max(stages["hop refinement"], stages["limits"])
-    stages["placement"] = interpreter + rows + 12 * n + PLACER_BYTES * pairs
-    stages["placement"] += level if levels else 0
-    stages["score"] += PAIR_BYTES * pairs + CORE_BYTES * chip.cores * threads
-    refined = settings.hop_passes + settings.exchanges + cycles
-    stop = max(1, parts * settings.block_vertices // max(1, n))
-    samples = levels_of(n, m, settings.coarse_degree, (sampled, sampled_above), -(-parts // stop))
-    stages["initial partition"] += FIRST_SAMPLE_BYTES * samples[0].kept
-    contractions = () if levels or stop >= parts else tuple(one.whole for one in samples[1:])
-    if contractions:
-        kept = SAMPLE_BYTES * samples[-1].kept
-        contracted = min(contracted, BYTES_PER_ENTRY * contractions[0])
-        stages["initial partition"] = base + rows + ABOVE_BYTES * n + max(kept, contracted)
-    if chip.synapse_limit is not None:
-        stages["check"] = base + 40 * n
-    nets_after, share = False, 0.0
+
+    def __init__(self, network: NetworkFile, chip: Chip, settings: Settings) -> None:
+        self.network, self.chip, self.settings = network, chip, settings
+        self.n, self.memory = network.vertices, settings.memory_bytes
+        self.m = min(network.connections, settings.degree * self.n)
+        self.parts = most_parts(network, chip)
+        block = block_bytes(network)
+        for_each = block + NEURON_BYTES_PER_THREAD * self.n
+        most = min(max(self.memory // THREADS_SHARE, 2 * for_each), MOST_THREADS * for_each)
+        self.threads = max(1, min(settings.threads, most // max(for_each, 1)))
+        self.interpreter = _interpreter(network)
+        self.base = self.interpreter + self.threads * block
+        self.cycles = settings.cycles if self.m * WORTH_A_CYCLE <= settings.hop_budget else 0
+        self.chained = CHAIN_NEURON_BYTES * self.n if self.cycles else 0
+        self.neurons = {name: size * self.n for name, size in NEURON_BYTES.items()}
+        self.neurons["hop refinement"] += self.chained
+        self.limited = chip.axons_in is not None or chip.out_limit is not None
+        if self.limited:
+            self.neurons["limits"] = LIMITS_BYTES * self.n
+        # No connections are visited, even if half of them are opposite directions of others.
+        visited = self.limited or self.cycles or self.m // 2 <= settings.hop_budget
+        self.idle = not visited
+        self._divide(self.memory - self.interpreter - most)
+        self._count()
+        self._sample()
+
+    def _divide(self, free: int) -> None:
+        """Divide the memory that is left by the interpreter and the arrays of threads."""
+        # Rows in memory may take half of the free bytes, which leaves room for samples and blocks.
+        unused = free - max(self.neurons.values())
+        self.held = HELD_BYTES * self.m <= unused // 2
+        self.rows = HELD_BYTES * self.m if self.held else 0
+        # During accumulation a sample exists twice, along with its levels and the gathered rows.
+        self.left = max(unused - self.rows, 0)
+        self.sampled = max(1 << 16, min(self.m, self.left // (4 * HELD_BYTES)))
+        shared = free - self.rows
+        gather = {"split blocks", "limits"} | (set() if self.idle else {"hop refinement"})
+        gathering = max(size for name, size in self.neurons.items() if name in gather)
+        self.gathered = max(1 << 22, min(HELD_BYTES * self.m, (shared - gathering) * 3 // 4))
+        # With further clustering, everything except the clusters is in scratch.
+        above = max(shared - ABOVE_BYTES * self.n, 0)
+        self.sampled_above = max(1 << 16, min(self.m, above // SAMPLE_BYTES))
+        self.contracted = max(1 << 22, above * 3 // 4)
+        self.grouped = max(1 << 24, self.left * 3 // 4)
+        self.summed = max(1 << 24, (shared - self.neurons["groups"]) * 7 // 8)
+
+    def _count(self) -> None:
+        """Count levels, chains, and pairs of groups with traffic."""
+        level, most, parts = LEVEL_BYTES * self.m, self.settings.level_budget, self.parts
+        self.levels = self.held and self.m <= most and 2 * level <= self.left
+        if self.settings.objective == "multicast":  # small networks hold all nets or none
+            after = self.base + self.rows + level + net_bytes(self.network, parts)
+            few = self.network.connections <= most  # including connections that a run does not read
+            self.levels &= few and not small(self.network) and after <= self.memory
+        # A level of a V-cycle, and the accumulation of the next; one chain has room for a sample.
+        chained = (CHAINS + self.levels) * level + (CHAINS - 1) * self.chained
+        self.chains = CHAINS if chained <= self.left else 1
+        self.level = level if self.levels else 0
+        pairs = min(self.m // 2, parts * parts // 2)  # far fewer if most traffic is local
+        matrices = self.summed // (MATRIX_BYTES * max(1, parts * parts))
+        self.sums = min(self.summed, GROUP_BYTES * self.m)
+        if matrices >= LEAST_MATRICES:
+            half = HALF_MATRIX_BYTES * parts * parts
+            adding = half * (min(self.threads, matrices - 1) - 1)
+            self.sums = half + max(adding, SUMMED_BYTES * pairs)
+        self.pairs = min(pairs, self.summed // PLACER_BYTES)  # in one order
+
+    def _sample(self) -> None:
+        """Choose the levels of clusters that the network is cut into blocks with."""
+        uncut = max(1, self.parts * self.settings.block_vertices // max(1, self.n))  # cores
+        capacities, blocks = (self.sampled, self.sampled_above), -(-self.parts // uncut)
+        samples = levels_of(self.n, self.m, self.settings.coarse_degree, capacities, blocks)
+        cut = not self.levels and uncut < self.parts
+        self.sample = samples[-1] if cut else None
+        self.contractions = tuple(one.whole for one in samples[1:]) if cut else ()
+        self.blocks = self.neurons["initial partition"] + FIRST_SAMPLE_BYTES * samples[0].kept
+        if self.contractions:
+            self.contracted = min(self.contracted, BYTES_PER_ENTRY * self.contractions[0])
+            kept = SAMPLE_BYTES * samples[-1].kept
+            self.blocks = ABOVE_BYTES * self.n + max(kept, self.contracted)
+
+    def _hops(self) -> int:
+        """Return the bytes of hop refinement."""
+        if self.idle:
+            return IDLE_BYTES * self.n
+        cycle = self.chains * LEVEL_BYTES * min(self.m, self.sampled)
+        cycle += (self.chains - 1) * self.chained
+        moves = max(cycle if self.cycles else 0, 0 if self.held else self.gathered)
+        return self.neurons["hop refinement"] + moves + self.level
+
+    def stages(self) -> dict[str, int]:
+        """Return the bytes of each stage, without refinement by nets."""
+        network, at, level = self.network, self.base + self.rows, self.neurons
+        # during proposals vertices are not renumbered yet, see `number_clusters`
+        proposing = (WISHING_BYTES + self.threads * NEURON_BYTES_PER_THREAD) * self.n
+        cut = min(self.gathered, gathered_bytes(network, self.settings) * self.m)
+        measured = PAIR_BYTES * self.pairs + CORE_BYTES * self.chip.cores * self.threads
+        found = {
+            "coarsen": at + max(level["coarsen"], proposing),
+            "initial partition": at + self.blocks,
+            "refine blocks": at + level["refine blocks"],
+            "split blocks": at + level["split blocks"] + cut,
+            "uncoarsen and refine": at + level["uncoarsen and refine"],
+            "groups": at + level["groups"] + self.sums,
+            "hop refinement": at + self._hops(),
+            "score": at + level["score"] + measured,
+        }
+        if self.limited:
+            fans = min(self.grouped, AXON_BYTES * network.connections // 2)
+            found["limits"] = at + level["limits"] + fans
+            # exchanges may follow in that stage
+            found["hop refinement"] = max(found["hop refinement"], found["limits"])
+        found["placement"] = self.interpreter + self.rows + 12 * self.n + self.level
+        found["placement"] += PLACER_BYTES * self.pairs
+        if self.chip.synapse_limit is not None:
+            found["check"] = self.base + 40 * self.n
+        return found
+
+    def net_share(self) -> float:
+        """Return the share of nets that refines streamed parts."""
+        if self.settings.objective not in ("multicast", "core") or self.levels:
+            return 0.0
+        synapses, free = net_pins(self.network) - self.n, self.memory - self.base - self.rows
+        return net_share(self.n, synapses, self.parts, free)
+
+    def net_stages(self, share: float, score: int) -> tuple[dict[str, int], bool]:
+        """Return the bytes of refinement by nets, and whether all nets are loaded after the rows.
+
+        share : of the nets, for streamed parts; score : bytes of that stage
+        """
+        objective, n, pins = self.settings.objective, self.n, net_pins(self.network)
+        at, found = self.base + self.rows, {}
+        if share or (objective == "multicast" and not self.levels):
+            some = sample_bytes(n, pins - n, self.parts, share)
+            found["net refinement"] = at + STREAMED_NET_BYTES * n + some
+        need = net_bytes(self.network, self.parts)
+        if objective == "time":
+            need = NET_NEURON_BYTES * n + NET_BYTES * THIN_PINS * n + score - self.base
+        need += at + self.level
+        after = need <= self.memory and (objective != "multicast" or self.levels)
+        if objective == "core":
+            after &= PACKET_WORK * pins <= self.settings.hop_budget
+        if after:
+            found[REFINED_BY[objective]] = need
+        elif share and objective == "multicast":
+            found[REFINED_BY["multicast"]] = found["net refinement"]
+        return found, after
+
+
+def plan_by_connections(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
+    """Return the plan of a run that partitions by connections."""
+    terms = _Terms(network, chip, settings)
+    stages, nets_after, share = terms.stages(), False, 0.0
     if settings.objective in BY_NETS:
-        pins, need = net_pins(network), net_bytes(network, parts)
-        sampled_nets = 0
-        if settings.objective != "time" and not levels:
-            share = net_share(n, pins - n, parts, memory - base - rows)
-            sampled_nets = sample_bytes(n, pins - n, parts, share)
-        if share or (settings.objective == "multicast" and not levels):
-            streamed = base + rows + STREAMED_NET_BYTES * n
-            stages["net refinement"] = streamed + sampled_nets
-        if settings.objective == "time":
-            need = NET_NEURON_BYTES * n + NET_BYTES * THIN_PINS * n + stages["score"] - base
-        need += base + rows + (level if levels else 0)
-        nets_after = need <= memory and (settings.objective != "multicast" or levels)
-        if settings.objective == "core":
-            nets_after &= PACKET_WORK * pins <= settings.hop_budget
-        if nets_after:
-            stages[REFINED_BY[settings.objective]] = need
-            refined += settings.net_cycles
-        elif share and settings.objective == "multicast":
-            stages[REFINED_BY["multicast"]] = stages["net refinement"]
-    in_scratch = 0 if held else int(row_bytes(network) * m)
+        share = terms.net_share()
+        by_nets, nets_after = terms.net_stages(share, stages["score"])
+        stages |= by_nets
+    refined = settings.hop_passes + settings.exchanges + terms.cycles
+    refined += settings.net_cycles if nets_after else 0
+    contractions = terms.contractions
+    in_scratch = 0 if terms.held else int(row_bytes(network) * terms.m)
+    kept = (STEP_BYTES + REFINED_BYTES * refined) * terms.n
+    sorting = int(RECORD_BYTES * max(contractions, default=0)) - terms.contracted * 3 // 8
     return Plan(
-        memory,
+        terms.memory,
         stages,
-        int(
-            in_scratch
-            + LEVEL_ROW_BYTES * sum(contractions[:2])
-            + (STEP_BYTES + REFINED_BYTES * refined) * n
-        ),
-        max(0, int(RECORD_BYTES * max(contractions, default=0)) - contracted * 3 // 8),
-        held,
-        sampled,
-        gathered,
-        grouped,
-        threads,
-        levels,
-        cycles,
-        chains,
+        int(in_scratch + LEVEL_ROW_BYTES * sum(contractions[:2]) + kept),
+        max(0, sorting),
+        terms.held,
+        terms.sampled,
+        terms.gathered,
+        terms.grouped,
+        terms.threads,
+        terms.levels,
+        terms.cycles,
+        terms.chains,
         nets_after=nets_after,
         net_share=share,
-        sample=None if levels or stop >= parts else samples[-1],
-        sampled_above=sampled_above,
-        contracted=contracted,
+        sample=terms.sample,
+        sampled_above=terms.sampled_above,
+        contracted=terms.contracted,
         contractions=contractions,
-        summed=summed,
+        summed=terms.summed,
         rows=in_scratch,
     )
 
@@ -322,35 +378,3 @@ def plan_classic(network: NetworkFile, settings: Settings) -> Plan:
     scratch = int(SCRATCH_BYTES * m * CLASSIC_SHRINK / (1 - CLASSIC_SHRINK))
     spilled = 16 * m if BYTES_PER_ENTRY * m > budget else 0
     return Plan(settings.memory_bytes, stages, scratch, spilled, False, 0, 0, 0, settings.threads)
-
-
-CHECKED = 5  # one in CHECKED nets of a sample is held out for validation
-NETS_SEEN = 40  # sampled nets per neuron, on average
-FEWEST_SEEN = 16  # with fewer nets the sample overfits
-SCORES = 4_000_000_000  # limit of move costs added up per pass; about a second
-PIN_BYTES = 24  # bytes per pin of the sample: both lists, and joining them
-COUNT_BYTES = 8  # bytes per net and part: pins, and the cost of one more
-
-
-def net_share(neurons: int, synapses: int, parts: int, memory: int) -> float:
-    """Return the share of nets for refinement of streamed parts; 0 if a sample does not help.
-
-    parts : number of parts that refinement moves neurons between; memory : bytes free for the
-        sample
-
-    Only nets that reach most parts are sampled: their connectivity is flat, see
-    `mapper.hypergraph.expected_reach`. Small nets are all used.
-    """
-    degree = synapses / max(1, neurons)
-    if degree < parts:
-        return 0.0
-    each = neurons * (PIN_BYTES + COUNT_BYTES * parts / degree)
-    seen = min(NETS_SEEN, degree, SCORES / (neurons * parts), memory / each)
-    if seen < FEWEST_SEEN:
-        return 0.0
-    return min(1.0, seen / degree * CHECKED / (CHECKED - 1))
-
-
-def sample_bytes(neurons: int, synapses: int, parts: int, share: float) -> int:
-    """Return the bytes of the sample."""
-    return int(share * (PIN_BYTES * synapses + COUNT_BYTES * neurons * parts))

@@ -1,4 +1,4 @@
-"""Sample size of the initial partition: connections between clusters that memory holds.
+"""Sample sizes: connections between clusters for the initial partition, and nets for refinement.
 
 Large networks are cut into blocks based on the connections between clusters of neurons that memory
 holds. On 292,331 clusters of a cortex of a million neurons, 20 connections per cluster give as good
@@ -24,6 +24,12 @@ KEPT = 64  # approximate connections per cluster of a level in scratch
 CLUSTERS_OF_BLOCK = 32  # least clusters per block, so that blocks can have about equal sizes
 CLUSTERS_SLACK = 1.6  # ratio of the number of clusters to the number of full ones
 LEAST_SHRINK = 0.95  # a level with more than this share of the previous clusters is the last
+CHECKED = 5  # one in CHECKED nets of a sample is held out for validation
+NETS_SEEN = 40  # sampled nets per neuron, on average
+FEWEST_SEEN = 16  # with fewer nets the sample overfits
+SCORES = 4_000_000_000  # limit of move costs added up per pass; about a second
+PIN_BYTES = 24  # bytes per pin of the sample: both lists, and joining them
+COUNT_BYTES = 8  # bytes per net and part: pins, and the cost of one more
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,3 +125,27 @@ def levels_of(
         clusters = fewer
         found.append(sample_of(clusters, degree, capacities[1], entries, len(found)))
     return found
+
+
+def net_share(neurons: int, synapses: int, parts: int, memory: int) -> float:
+    """Return the share of nets for refinement of streamed parts; 0 if a sample does not help.
+
+    parts : number of parts that refinement moves neurons between; memory : bytes free for the
+        sample
+
+    Only nets that reach most parts are sampled: their connectivity is flat, see
+    `mapper.hypergraph.expected_reach`. Small nets are all used.
+    """
+    degree = synapses / max(1, neurons)
+    if degree < parts:
+        return 0.0
+    each = neurons * (PIN_BYTES + COUNT_BYTES * parts / degree)
+    seen = min(NETS_SEEN, degree, SCORES / (neurons * parts), memory / each)
+    if seen < FEWEST_SEEN:
+        return 0.0
+    return min(1.0, seen / degree * CHECKED / (CHECKED - 1))
+
+
+def sample_bytes(neurons: int, synapses: int, parts: int, share: float) -> int:
+    """Return the bytes of the sample."""
+    return int(share * (PIN_BYTES * synapses + COUNT_BYTES * neurons * parts))

@@ -15,9 +15,8 @@ from dataclasses import replace
 from chipsim.chip.model import Chip
 from mapper.planning.memory import plan_by_connections, plan_by_nets, plan_classic, small
 from mapper.planning.plan import Plan
-from mapper.planning.processor_time import START, processor_seconds
+from mapper.planning.processor_time import START, processor_seconds, refinement_seconds, size_of
 from mapper.planning.sampling import ENOUGH
-from mapper.planning.search_time import refinement_seconds, size_of
 from mapper.settings import BY_NETS, MOST_MEMORY, UNLIMITED, Settings
 from storage.store.network import NetworkFile
 

@@ -12,11 +12,19 @@ from numpy.typing import NDArray
 
 from mapper.distributed.state_log import StateLog, updated
 from mapper.executors.exchange import Exchange, Lists
-from mapper.executors.executor import Gathering, Vertices
+from mapper.executors.executor import (
+    EachTask,
+    ExchangeTask,
+    GatherTask,
+    LocalShardExecutor,
+    Task,
+    Vertices,
+)
 from mapper.executors.shard import Shard, State, entries_of
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows
 from mapper.monitoring.callbacks import Advance, ignore
+from mapper.monitoring.threads import ThreadTeam
 
 
 class OwnRows(Rows):
@@ -34,10 +42,11 @@ class OwnRows(Rows):
         return self._rows.read(index)
 
 
-class ScatteredExecutor:
-    """Owners with copies of the state, called in random order; see `ShardExecutor`."""
+class ScatteredExecutor(LocalShardExecutor):
+    """Owners with copies of the state, called in random order."""
 
     def __init__(self, rows: Rows, owner: Sequence[int], seed: int) -> None:
+        self.team = ThreadTeam(1)
         self._owner = owner
         self._state_log = StateLog()
         self._rng = np.random.default_rng(seed)
@@ -63,87 +72,48 @@ class ScatteredExecutor:
                 shard.begin(state)
         return shard
 
-    def _done(
+    def run(self, task: Task, advance: Advance = ignore) -> Iterator[Any]:
+        match task:
+            case GatherTask():
+                return self._gather(task, advance)
+            case ExchangeTask():
+                return self._exchange(task.exchange, advance)
+            case _:
+                return task.run(self, advance)
+
+    def results(
         self, work: Callable[..., Any], chunks: Sequence[int], *arguments: Any
-    ) -> dict[int, tuple[Any, int]]:
-        """Return the results by place of the chunks, computed in random order."""
+    ) -> Iterator[tuple[Any, int]]:
+        """Yield the results and entries of the chunks, computed in random order."""
         found = {}
         for place in self._rng.permutation(len(chunks)).tolist():
             index = chunks[place]
             found[place] = self._catch_up(self._owner[index]).do(work, index, *arguments)
-        return found
+        for place in range(len(chunks)):
+            yield found[place]
 
-    def each(
-        self,
-        work: Callable[..., Any],
-        chunks: Sequence[int],
-        *arguments: Any,
-        advance: Advance = ignore,
-    ) -> Iterator[Any]:
-        for _, (result, entries) in sorted(self._done(work, chunks, *arguments).items()):
-            advance(entries)
-            yield result
-
-    def store(
-        self,
-        work: Callable[..., Any],
-        take: Callable[[Any], None],
-        chunks: Sequence[int],
-        *arguments: Any,
-        advance: Advance = ignore,
-    ) -> None:
-        for result, entries in self._done(work, chunks, *arguments).values():
-            advance(entries)
-            take(result)
-
-    def sum(
-        self,
-        work: Callable[..., None],
-        chunks: Sequence[int],
-        shape: tuple[int, ...],
-        *arguments: Any,
-        most: int | None = None,
-        advance: Advance = ignore,
-    ) -> NDArray[np.int64]:
-        totals = [np.zeros(shape, np.int64) for _ in self._shards]
-
-        def add(shard: Shard, chunk: Chunk) -> None:
-            work(shard, chunk, totals[self._shards.index(shard)], *arguments)
-
-        for _, entries in self._done(add, chunks).values():
-            advance(entries)
-        return np.sum(totals, axis=0, dtype=np.int64)
-
-    def gather(
-        self, make: Callable[..., Gathering], *arguments: Any, advance: Advance = ignore
-    ) -> Iterator[Any]:
+    def _gather(self, task: GatherTask, advance: Advance) -> Iterator[Any]:
         """Gather ranges of consecutive chunks, each by the owner of its first chunk."""
         for low, high in pairwise([0, 4, 5, len(self._owner)]):
-            shard = self._catch_up(self._owner[low])
-            found = make(shard, *arguments)
+            found = task.make(self._catch_up(self._owner[low]), *task.arguments)
             for index in range(low, high):
                 chunk = self._shards[self._owner[index]].rows.read(index)
                 advance(entries_of(chunk))
                 found.add(chunk)
             yield found.result()
 
-    def exchange(self, exchange: Exchange, advance: Advance = ignore) -> Iterator[Any]:
+    def _exchange(self, exchange: Exchange, advance: Advance) -> Iterator[Any]:
         """Process ranges of labels, each finished in random order."""
-        labels, chunks = exchange.most.size, range(len(self._owner))
+        labels = exchange.most.size
         made = {}
         edges = np.unique([0, *self._rng.integers(0, labels, 2), labels]).tolist()
         for low, high in pairwise(edges):
-            found = self._done(exchange.sort, chunks, low, high, *exchange.arguments)
-            rows = {}
-            for chunk in chunks:
-                (used, ids, weights), entries = found[chunk]
-                advance(entries)
+            every = range(len(self._owner))
+            sort = EachTask(exchange.sort, every, (low, high, *exchange.arguments))
+            rows: list[tuple[NDArray[Any], NDArray[Any]]] = []
+            for used, ids, weights in sort.run(self, advance):
                 ends = np.cumsum(used)[:-1]
-                rows.update(
-                    enumerate(
-                        zip(np.split(ids, ends), np.split(weights, ends), strict=True), len(rows)
-                    )
-                )
+                rows += zip(np.split(ids, ends), np.split(weights, ends), strict=True)
             for label in (low + self._rng.permutation(high - low)).tolist():
                 own = [rows[v] for v in exchange.members[slice(*exchange.start[label : label + 2])]]
                 made[label] = exchange.finish(label, partial(lists, own), *exchange.given(label))

@@ -93,7 +93,8 @@ class Near(NamedTuple):
 class StandIn(Closing):
     """Owners with copies of all arguments; see `Engine`.
 
-    before : called with address and method before an owner executes; may call `lose`
+    before : called with address and task ("each", "finish", ...) or other method before an owner
+        executes; may call `lose`
     folder : folder of all rows
     late : calls are not done when first queried
     pace : seconds per entry that some addresses report, regardless of measurement
@@ -153,6 +154,28 @@ class StandIn(Closing):
             owner.close()
 
 
+class Once:
+    """Calls a function before the n-th call of a task or method, or before each call."""
+
+    def __init__(
+        self, method: str, act: Callable[[str], object], call: int = 1, always: bool = False
+    ) -> None:
+        self._method, self._act, self._left, self._always = method, act, call, always
+        self.done = 0
+
+    def __call__(self, address: str, method: str) -> None:
+        if method == self._method:
+            self._left -= 1
+            if self._always or not self._left:
+                self.done += 1
+                self._act(address)
+
+
+def full(*_: object) -> int:
+    """Fail as writing to a full disk does."""
+    raise OSError(28, "No space left on device")
+
+
 class _Late(Future[Any]):
     """A future that is done only at the second query."""
 
@@ -177,7 +200,9 @@ class _Reached:
     def __getattr__(self, method: str) -> Callable[..., Future[Any]]:
         def call(*arguments: Any) -> Future[Any]:
             future: Future[Any] = _Late() if self._engine.late else Future()
-            self._engine.before(self._address, method)
+            task = arguments[-1] if method == "run" else None
+            shown = type(task).__name__.removesuffix("Task").lower() if task else method
+            self._engine.before(self._address, shown)
             if self._address in self._engine.addresses():
                 copies = pickle.loads(pickle.dumps(arguments))
                 answer = getattr(self._owner, method)(*copies)

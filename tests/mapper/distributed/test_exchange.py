@@ -20,7 +20,7 @@ from mapper.executors.executor import LocalShardExecutor
 from mapper.executors.shard import State
 from mapper.executors.shared import SharedFolder
 from mapper.monitoring.threads import ThreadTeam
-from tests.mapper.distributed.stand_in import GridRows, StandIn, exchange_of
+from tests.mapper.distributed.stand_in import GridRows, Once, StandIn, exchange_of, full
 
 PART = np.random.default_rng(1).integers(0, 5, 108).astype(np.int32)
 
@@ -49,19 +49,6 @@ def expected(tmp_path: Path) -> list[Any]:
 
 def run_files(engine: StandIn) -> list[Path]:
     return sorted(engine.shared.place.folder.glob("*.run"))
-
-
-class Once:
-    """Calls a function before the first call of a method, or before each call."""
-
-    def __init__(self, method: str, act: Callable[[str], object], always: bool = False) -> None:
-        self._method, self._act, self._always = method, act, always
-        self.done = 0
-
-    def __call__(self, address: str, method: str) -> None:
-        if method == self._method and (self._always or not self.done):
-            self.done += 1
-            self._act(address)
 
 
 def test_files_are_deleted_with_their_batch(engine: StandIn, expected: list[Any]) -> None:
@@ -170,9 +157,6 @@ def test_a_missing_folder(engine: StandIn, method: str) -> None:
 
 
 def test_a_full_folder(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> int:
-        raise OSError(28, "No space left on device")
-
     monkeypatch.setattr("mapper.executors.shared.write_run", full)
     with pytest.raises(ResumableError, match=r"cannot write on .*: No space left on device; make"):
         exchanged(engine)

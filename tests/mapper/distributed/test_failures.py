@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from mapper.distributed.engine_settings import KEEP, MALLOC
+from mapper.distributed.engine import KEEP, MALLOC, SETTINGS
 from mapper.distributed.start import start_workers
 from mapper.errors import ResumableError
 from mapper.executors.workers import Asked
@@ -103,34 +104,66 @@ class Listener(Watcher):
             self._do()
 
 
-@pytest.mark.heavy
-@pytest.mark.sample(0.25)
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_killed_worker_changes_nothing(mapped: Mapped, stage: str, tmp_path: Path) -> None:
-    expected = mapped()
-    with start_workers(Asked(2), tmp_path) as workers:
-        process = min(workers.client.run(os.getpid).values())
-        killer = Watcher(stage, lambda: os.kill(process, signal.SIGKILL))
-        assert mapped(workers, killer).tolist() == expected.tolist()
-        assert killer.done
-        facts = workers.facts()
-        assert facts["replaced"] == 1
-        assert facts["count"] == 2
-    assert not (tmp_path / "workers").exists()
+Harm = Callable[[Any], Callable[[], object]]
+"""Returns an action that harms one of some workers."""
 
 
-@pytest.mark.heavy
-@pytest.mark.sample(0.25)
-def test_a_worker_killed_during_scoring(made: Made, tmp_path: Path) -> None:
-    expected = made()
-    with start_workers(Asked(2), tmp_path) as workers:
+def signalled(number: signal.Signals) -> Harm:
+    """Return the harm of a signal to the process of a worker."""
+
+    def harm(workers: Any) -> Callable[[], object]:
         process = min(workers.client.run(os.getpid).values())
-        killer = Watcher("score", lambda: os.kill(process, signal.SIGKILL))
-        found = made(workers, killer)
-        assert killer.done
+        return lambda: os.kill(process, number)
+
+    return harm
+
+
+KILLED = signalled(signal.SIGKILL)
+
+
+def fill_memory() -> int:
+    """Allocate more than a worker of 1 GiB may have."""
+    return int(np.ones(1 << 28, np.int64).sum())
+
+
+def filled(workers: Any) -> Callable[[], object]:
+    """Return an action that exceeds the memory of a worker."""
+    address = min(workers.addresses())
+
+    def fill() -> None:
+        with suppress(Exception):  # no answer
+            workers.client.run(fill_memory, workers=[address])
+
+    return fill
+
+
+def require_same(
+    made: Made, folder: Path, watcher: Callable[..., Watcher], harm: Harm = KILLED,
+    memory: int | None = None, **changes: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Compare mappings without workers, and with two of which one is harmed; return their facts.
+
+    memory : of a worker; changes : see `made`
+    """
+    expected = made(**changes)
+    with start_workers(Asked(2, memory=memory), folder) as workers:
+        watching = watcher(act=harm(workers))
+        found = made(workers, watching, **changes)
+        assert watching.done
         assert (found.core.tolist(), found.metrics) == (expected.core.tolist(), expected.metrics)
         assert plain(found.traffic) == plain(expected.traffic)
-        assert workers.facts()["replaced"] == 1
+        facts: dict[str, Any] = workers.facts()
+        assert facts["replaced"] == 1
+        assert not list(workers.shared.place.folder.glob("*.run"))
+    assert not (folder / "workers").exists()
+    return facts
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
+@pytest.mark.parametrize("stage", [*STAGES, "score"])
+def test_a_killed_worker_changes_nothing(made: Made, stage: str, tmp_path: Path) -> None:
+    assert require_same(made, tmp_path, partial(Watcher, stage))["count"] == 2
 
 
 @pytest.mark.heavy
@@ -146,59 +179,26 @@ def test_a_worker_killed_during_scoring(made: Made, tmp_path: Path) -> None:
     ids=["connections are sent", "rows are made", "level 1", "level 2"],
 )
 def test_a_worker_killed_at_a_level_changes_nothing(
-    mapped: Mapped, watcher: Callable[..., Watcher], levels: int, tmp_path: Path
+    made: Made, watcher: Callable[..., Watcher], levels: int, tmp_path: Path
 ) -> None:
     """Before connections between clusters are sent, before rows are built, and afterwards."""
-    changes = {"block_vertices": 200, "shares": LEVELS[levels]}
-    expected = mapped(**changes)
-    with start_workers(Asked(2), tmp_path) as workers:
-        process = min(workers.client.run(os.getpid).values())
-        killer = watcher(act=lambda: os.kill(process, signal.SIGKILL))
-        assert mapped(workers, killer, **changes).tolist() == expected.tolist()
-        assert killer.done
-        assert workers.facts()["replaced"] == 1
-        assert not list(workers.shared.place.folder.glob("*.run"))
-    assert not (tmp_path / "workers").exists()
+    require_same(made, tmp_path, watcher, block_vertices=200, shares=LEVELS[levels])
 
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_a_stopped_worker_changes_nothing(
-    mapped: Mapped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its connections stay open, but it does not answer."""
-    from mapper.distributed import dask
-
-    monkeypatch.setitem(dask.SETTINGS, "distributed.scheduler.worker-ttl", "2s")
-    expected = mapped()
-    with start_workers(Asked(2), tmp_path) as workers:
-        process = min(workers.client.run(os.getpid).values())
-        stopper = Watcher("coarsen", lambda: os.kill(process, signal.SIGSTOP))
-        assert mapped(workers, stopper).tolist() == expected.tolist()
-        assert stopper.done
-        assert workers.facts()["replaced"] == 1
-
-
-def fill_memory() -> int:
-    """Allocate more than a worker of 1 GiB may have."""
-    return int(np.ones(1 << 28, np.int64).sum())
+    monkeypatch.setitem(SETTINGS, "distributed.scheduler.worker-ttl", "2s")
+    require_same(made, tmp_path, partial(Watcher, "coarsen"), signalled(signal.SIGSTOP))
 
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_a_worker_that_exceeds_its_memory(mapped: Mapped, tmp_path: Path) -> None:
-    expected = mapped()
-    with start_workers(Asked(2, memory=1 << 30), tmp_path) as workers:
-        address = min(workers.addresses())
-
-        def fill() -> None:
-            with suppress(Exception):  # no answer
-                workers.client.run(fill_memory, workers=[address])
-
-        filler = Watcher("coarsen", fill)
-        assert mapped(workers, filler).tolist() == expected.tolist()
-        assert filler.done
-        assert workers.facts()["replaced"] == 1
+def test_a_worker_that_exceeds_its_memory(made: Made, tmp_path: Path) -> None:
+    require_same(made, tmp_path, partial(Watcher, "coarsen"), filled, memory=1 << 30)
 
 
 @contextmanager
@@ -278,6 +278,21 @@ def mapping_in(folder: Path) -> bytes:
     return (folder / "mapping.npz").read_bytes()
 
 
+def require_resumed(folder: Path, *words: str) -> None:
+    """Resume the run of `out`, and compare its mapping with the one in `whole`."""
+    resumed = run(folder, "-o", "out", "--resume", *words)
+    assert resumed.returncode == 0, resumed.stderr
+    assert mapping_in(folder / "out") == mapping_in(folder / "whole")
+
+
+def kill_driver(folder: Path, *words: str, victim: str) -> None:
+    """Run `whole` to its end, and `out` until its driver is killed."""
+    assert run(folder, "-o", "whole").returncode == 0
+    killed = run(folder, "-o", "out", "--workers", "2", *words, victim=victim)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert (folder / "out.partial").is_dir()
+
+
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.parametrize(("stage", "again"), [*zip(STAGES, ("1", "3", None), strict=True)])
@@ -285,14 +300,8 @@ def test_a_killed_driver_is_resumed(
     stage: str, again: str | None, network: Path, tmp_path: Path
 ) -> None:
     """With another number of workers, and without workers."""
-    assert run(tmp_path, "-o", "whole").returncode == 0
-    killed = run(tmp_path, "-o", "out", "--workers", "2", victim=f"{stage}:")
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert (tmp_path / "out.partial").is_dir()
-    words = () if again is None else ("--workers", again)
-    resumed = run(tmp_path, "-o", "out", "--resume", *words)
-    assert resumed.returncode == 0, resumed.stderr
-    assert mapping_in(tmp_path / "out") == mapping_in(tmp_path / "whole")
+    kill_driver(tmp_path, victim=f"{stage}:")
+    require_resumed(tmp_path, *(() if again is None else ("--workers", again)))
     names = [{path.name for path in (tmp_path / one).iterdir()} for one in ("out", "whole")]
     assert names[0] == names[1]
     assert not _processes_of(network.parent), "workers must end with their driver"
@@ -302,17 +311,12 @@ def test_a_killed_driver_is_resumed(
 @pytest.mark.sample(0.25)
 def test_a_shared_folder_is_left_unchanged(network: Path, tmp_path: Path) -> None:
     """Also by a killed driver, after its run is resumed."""
-    assert run(tmp_path, "-o", "whole").returncode == 0
     shared = tmp_path / "shared"
     shared.mkdir()
-    words = ("-o", "out", "--workers", "2", "--shared", "shared")
-    killed = run(tmp_path, *words, victim="split blocks:")
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    kill_driver(tmp_path, "--shared", "shared", victim="split blocks:")
     (left,) = shared.iterdir()
     assert list(left.glob("*.run"))
-    resumed = run(tmp_path, *words, "--resume")
-    assert resumed.returncode == 0, resumed.stderr
-    assert mapping_in(tmp_path / "out") == mapping_in(tmp_path / "whole")
+    require_resumed(tmp_path, "--workers", "2", "--shared", "shared")
     assert not list(shared.iterdir())
 
 
@@ -326,16 +330,11 @@ def test_a_driver_killed_at_a_level_is_resumed(
     (tmp_path / "shared").mkdir()
     larger = tuple(word.replace("vertices=64", "vertices=200") for word in RUN)
     monkeypatch.setitem(globals(), "RUN", larger)
-    assert run(tmp_path, "-o", "whole").returncode == 0
-    words = ("-o", "out", "--shared", "shared", "--workers")
-    killed = run(tmp_path, *words, "2", victim="level 1 on workers:")
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    kill_driver(tmp_path, "--shared", "shared", victim="level 1 on workers:")
     (left,) = (tmp_path / "shared").iterdir()
     assert list(left.glob("*.run"))
-    resumed = run(tmp_path, *words, "1", "--resume")
-    assert resumed.returncode == 0, resumed.stderr
+    require_resumed(tmp_path, "--workers", "1", "--shared", "shared")
     assert not left.exists()
-    assert mapping_in(tmp_path / "out") == mapping_in(tmp_path / "whole")
     assert "level 1 on workers" in (tmp_path / "out" / "run.log").read_text()
     assert not _processes_of(network.parent)
 
@@ -370,6 +369,4 @@ def test_a_killed_scheduler_leaves_a_resumable_run(
     (line,) = ended.stderr.splitlines()
     assert line.startswith("mapper run: --workers: the scheduler at tcp://127.0.0.1:")
     assert line.endswith("was lost; start another and continue with --resume")
-    resumed = run(tmp_path, "-o", "out", "--resume")
-    assert resumed.returncode == 0, resumed.stderr
-    assert mapping_in(tmp_path / "out") == mapping_in(tmp_path / "whole")
+    require_resumed(tmp_path)

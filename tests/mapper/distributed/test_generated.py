@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mapper.distributed.engine import result_of
+from mapper.distributed.engine import SETTINGS, result_of
 from mapper.distributed.start import start_workers
 from mapper.errors import MapperError
 from mapper.executors.workers import Asked
@@ -115,9 +115,7 @@ def end_process(some: range) -> int:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_a_range_that_kills_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mapper.distributed import dask
-
-    monkeypatch.setitem(dask.SETTINGS, "distributed.scheduler.allowed-failures", 1)
+    monkeypatch.setitem(SETTINGS, "distributed.scheduler.allowed-failures", 1)
     with start_workers(Asked(2, patience=60.0), tmp_path) as found:
         results = found.ranges(end_process, 2)
         assert next(results) == 1

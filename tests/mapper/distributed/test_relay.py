@@ -15,6 +15,7 @@ from mapper.distributed.owner import Answer
 from mapper.distributed.relay import Passing, RelayNode, tree
 from mapper.distributed.start import start_workers
 from mapper.distributed.state_log import StateLog, Update
+from mapper.executors.executor import EachTask
 from mapper.executors.shard import Shard, State
 from mapper.executors.workers import Asked
 from mapper.graph.csr import Chunk
@@ -170,7 +171,7 @@ def test_late_updates_change_nothing(engine: StandIn, late: bool) -> None:
     first, passed_on, direct = updates
     for update in (first, direct, passed_on) if late else (first, passed_on, direct):
         assert owner.update(update).result().error is None
-    ((found,), _) = owner.each(None, parts_and_loads, [0], ()).result().value
+    ((found,), _) = owner.run(None, EachTask(parts_and_loads, [0], ())).result().value
     assert found == (part.tolist(), np.bincount(part, minlength=9).tolist())
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from chipsim.errors import ChipError
 from mapper.distributed.remote import RemoteShardExecutor
 from mapper.errors import ResumableError
-from mapper.executors.executor import LocalShardExecutor
+from mapper.executors.executor import GatherTask, LocalShardExecutor
 from mapper.executors.shard import State
 from mapper.executors.workers import RowSource
 from mapper.monitoring.monitor import Monitor
@@ -144,9 +144,7 @@ def test_incomplete_parts(core: NDArray[np.int32], tmp_path: Path) -> None:
             rows = SynapseSource(network.path, network.identity).open(scratch)
             executor = LocalShardExecutor(rows, team)
             executor.begin(State(core))
-            parts = [
-                executor.gather_some(SweepHere, range(*ends), CHIP) for ends in [(4, 13), (0, 4)]
-            ]
+            parts = list(executor.run(GatherTask(SweepHere, [(4, 13), (0, 4)], (CHIP,))))
             (whole,) = executor.gather(SweepHere, CHIP)
         expected = plain(measure_network(network, CHIP, core))
         for swept in (parts, parts[::-1], [whole]):

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from mapper.distributed import owners, stragglers
 from mapper.distributed.start import start_workers
 from mapper.distributed.stragglers import Stragglers
+from mapper.executors.executor import EachTask
 from mapper.executors.shard import Shard, State
 from mapper.executors.shards import Shards
 from mapper.executors.workers import Asked
@@ -246,7 +247,7 @@ def test_a_worker_reports_its_time(tmp_path: Path) -> None:
     """
     with StandIn(tmp_path, 1) as engine:
         reached = engine.own("worker-0", GridRows())
-        answer = reached.each(None, sleep, list(CHUNKS), ()).result()
+        answer = reached.run(None, EachTask(sleep, list(CHUNKS), ())).result()
         assert answer.seconds > 0.3
         assert answer.cpu_seconds < answer.seconds
         assert answer.entries == GridRows().open(None).entries  # type: ignore[arg-type]

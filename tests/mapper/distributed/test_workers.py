@@ -143,7 +143,7 @@ def test_any_number_of_workers_gives_the_same_mapping(
 @pytest.mark.heavy
 def test_an_address_without_a_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr("mapper.distributed.dask.ANSWERS_WITHIN", 0.5)
+    monkeypatch.setattr("mapper.distributed.connection.ANSWERS_WITHIN", 0.5)
     with pytest.raises(UsageError, match=r"^--workers tcp://127.0.0.1:1: no scheduler answers"):
         start_workers(Asked("tcp://127.0.0.1:1"), tmp_path)
 
@@ -155,7 +155,7 @@ def test_workers_of_another_version(two_workers: Any, monkeypatch: pytest.Monkey
 
     own = about()
     monkeypatch.setattr(
-        "mapper.distributed.dask.about", lambda: own._replace(versions=(("mapper", "0.0"),))
+        "mapper.distributed.connection.about", lambda: own._replace(versions=(("mapper", "0.0"),))
     )
     monkeypatch.setattr(two_workers.client, "run", lambda _: {"tcp://other:1": own})
     with pytest.raises(UsageError, match=r"mapper is .* on .*, 0\.0 here; install the same"):

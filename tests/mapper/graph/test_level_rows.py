@@ -36,7 +36,7 @@ from mapper.planning.workers import MADE_BYTES
 from storage.scratch.run_file import write_run
 from storage.scratch.scratch import Scratch
 from storage.store.memory import MemoryGraph
-from tests.mapper.distributed.stand_in import StandIn
+from tests.mapper.distributed.stand_in import Once, StandIn, full
 from tests.mapper.helpers import heavy_clusters, links_of, random_clusters, random_graph
 from tests.seeds import seeds
 
@@ -191,30 +191,13 @@ def level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Level]:
         yield made
 
 
-class Once:
-    """Calls a function before the n-th call of a method."""
-
-    def __init__(self, method: str, call: int, act: Callable[[str], object]) -> None:
-        self._method, self._left, self._act = method, call, act
-
-    @property
-    def done(self) -> bool:
-        return self._left == 0
-
-    def __call__(self, address: str, method: str) -> None:
-        if method == self._method and self._left:
-            self._left -= 1
-            if not self._left:
-                self._act(address)
-
-
 @pytest.mark.sample(4)
 @pytest.mark.parametrize(("method", "call"), [("send", 1), ("send", 2), ("each", 1), ("each", 2)])
 @pytest.mark.parametrize("replaced", [True, False])
 def test_a_worker_is_lost_while_rows_are_built(
     level: Level, method: str, call: int, replaced: bool
 ) -> None:
-    loses = Once(method, call, lambda address: level.engine.lose(address, replaced))
+    loses = Once(method, lambda address: level.engine.lose(address, replaced), call)
     level.engine.before = loses
     with level.rows() as found:
         assert links_of(found) == level.expected
@@ -253,7 +236,7 @@ def test_missing_or_damaged_files_are_rewritten(
         for path in level.files()[:count]:
             harm(path)
 
-    harms = Once("each", 1, harm_some)
+    harms = Once("each", harm_some)
     level.engine.before = harms
     with level.rows() as found:
         assert links_of(found) == level.expected
@@ -266,12 +249,11 @@ def test_missing_or_damaged_files_are_rewritten(
 
 
 def test_files_that_vanish_repeatedly(level: Level) -> None:
-    def empty(_: str, method: str) -> None:
-        if method == "each":
-            for path in level.files():
-                path.unlink()
+    def empty(_: str) -> None:
+        for path in level.files():
+            path.unlink()
 
-    level.engine.before = empty
+    level.engine.before = Once("each", empty, always=True)
     with pytest.raises(ResumableError, match="were missing or damaged 3 times"):
         level.rows().__enter__()
     assert not level.files()
@@ -290,9 +272,6 @@ def test_files_cannot_be_rewritten_without_the_rows_below(level: Level) -> None:
 
 
 def test_a_full_folder(level: Level, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> int:
-        raise OSError(28, "No space left on device")
-
     monkeypatch.setattr(sections, "write_run", full)
     with pytest.raises(ResumableError, match=r"cannot write on .*: No space left on device; make"):
         level.rows().__enter__()
@@ -302,7 +281,7 @@ def test_a_full_folder(level: Level, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_missing_folder(level: Level) -> None:
     """When rows are built from its files; then the files cannot be rewritten either."""
     folder = level.engine.shared.place.folder
-    level.engine.before = Once("each", 1, lambda _: shutil.rmtree(folder))
+    level.engine.before = Once("each", lambda _: shutil.rmtree(folder))
     with pytest.raises(ResumableError, match=r"cannot write on .*: No such file or directory; "):
         level.rows().__enter__()
 

@@ -13,10 +13,9 @@ from chipsim.chip.time import ChipTime
 from mapper.hop_refinement import refine
 from mapper.hypergraph import partition
 from mapper.monitoring.monitor import Monitor
-from mapper.planning import search_time
+from mapper.planning import processor_time
 from mapper.planning.plan import REFINED_BY
-from mapper.planning.processor import slowness
-from mapper.planning.processor_time import processor_seconds
+from mapper.planning.processor_time import processor_seconds, slowness
 from mapper.planning.strategy import make_plan
 from mapper.settings import BY_NETS, PRESETS, preset
 from storage.store.network import NetworkFile
@@ -99,7 +98,7 @@ def test_the_preset_classic_has_no_estimates(path: Path) -> None:
 
 def test_a_slow_processor_takes_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = slowness()
-    monkeypatch.setattr("mapper.planning.processor.STEPS", 1_600_000)
+    monkeypatch.setattr("mapper.planning.processor_time.STEPS", 1_600_000)
     assert slowness() > 2 * usual
 
 
@@ -119,7 +118,7 @@ def test_checks_report_the_time_of_a_run(
         close(monitor)
 
     monkeypatch.setattr(Monitor, "close", closing)
-    monkeypatch.setattr("mapper.planning.processor.slowness", lambda: 2.0)
+    monkeypatch.setattr("mapper.planning.processor_time.slowness", lambda: 2.0)
     assert run("run", *command, "--threads", "2", "-o", "out").code == 0
     told = run("check", *command, "--json").json()["run"]["processor_seconds"]
     assert {"read", "coarsen", "split blocks", "score"} <= set(told)
@@ -134,5 +133,5 @@ def test_checks_report_the_time_of_a_run(
 
 
 def test_estimates_use_the_constants_of_the_stages() -> None:
-    assert search_time.REBISECTION == partition.REBISECTION
-    assert search_time.LEAST_PROPOSALS == refine.LEAST_PROPOSALS
+    assert processor_time.REBISECTION == partition.REBISECTION
+    assert processor_time.LEAST_PROPOSALS == refine.LEAST_PROPOSALS

@@ -7,14 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
 from mapper.graph.disk import with_disk
 from mapper.planning.strategy import make_plan
-from mapper.planning.workers import WorkerPlan, plan_workers
+from mapper.planning.workers import WorkerPlan, packed_bytes, plan_workers, ranges_for
 from mapper.settings import preset
+from storage.scratch.packed import pack
 from storage.store.network import NetworkFile
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
@@ -159,3 +161,15 @@ def test_sizes_without_workers(run: Run, tmp_path: Path) -> None:
     found = run("check", str(tmp_path / "net.bin"), "--chip", "3x3", "--worker-memory", "2GiB")
     assert found.code == 2
     assert "need workers; add --workers N" in found.err
+
+
+@pytest.mark.parametrize("labels", [2, 255, 300, 1000, 60_000, 69_032, 90_000, 300_000, 10**9])
+def test_packed_labels_have_the_planned_size(labels: int) -> None:
+    found = len(pack(np.random.default_rng(1).integers(0, labels, 100_000).astype(np.int32)))
+    assert packed_bytes(labels) == pytest.approx(found / 100_000, rel=0.01)
+
+
+def test_ranges_limit_the_memory_of_a_workers_sums() -> None:
+    assert ranges_for(1000, 5, 2) == 5
+    assert ranges_for(1000, 500, 2) == 8
+    assert ranges_for(1 << 40, 1 << 20, 16) == 1 << 11

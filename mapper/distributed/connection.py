@@ -1,0 +1,240 @@
+"""Connection to Dask: finds a scheduler or starts one, and checks its workers."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import dask
+from distributed import Client
+
+from mapper.distributed.clusters import COMES_WITHIN, batch_cluster, local_cluster, submit
+from mapper.distributed.engine import KEEP, MALLOC, SETTINGS
+from mapper.distributed.owner import About, about
+from mapper.distributed.slurm_step import SlurmStep
+from mapper.errors import RESUME, ResumableError, UsageError
+from mapper.executors.workers import Asked, batch_jobs
+from mapper.monitoring.callbacks import ignore
+from storage.closing import Closing
+
+ANSWERS_WITHIN = 15  # seconds; limit for a scheduler to answer and to have a worker
+LOOKS_EVERY = 0.2  # seconds between polls of the connected workers
+FOLDER = "workers"  # scratch directory of local workers
+LOGS = "worker-logs"  # output of batch jobs
+
+
+class DaskConnection(Closing):
+    """Connection to Dask workers, started by this process or already running.
+
+    client : of the scheduler
+    note : message for the user about the workers; may be empty
+    """
+
+    def __init__(self, asked: Asked, folder: Path, check: Callable[[], None] = ignore) -> None:
+        """Start workers, or connect to running ones.
+
+        folder : scratch directory of workers that are started
+        check : called while waiting for workers
+        Raises `UsageError` if no scheduler answers, or if a worker has other versions.
+        """
+        self._held = ExitStack()
+        self._folder, self._check = "", check
+        self.note = ""
+        try:
+            self.client = self._connect(asked, folder)
+            self._require_same()
+        except BaseException:
+            self._held.close()
+            raise
+
+    def _connect(self, asked: Asked, folder: Path) -> Client:
+        where = asked.where
+        if isinstance(where, Client):
+            return where
+        if isinstance(where, int):
+            return self._started(where, asked, folder / FOLDER)
+        if isinstance(where, SlurmStep):
+            return self._of_step(where)
+        job = batch_jobs(where)
+        if job is not None:
+            return self._submitted(*job, asked, folder)
+        given = {"scheduler_file": where} if where.endswith(".json") else {"address": where}
+        return self._client(where, **given)
+
+    def _client(self, shown: str, **given: Any) -> Client:
+        try:
+            client = Client(
+                **given, timeout=ANSWERS_WITHIN, direct_to_workers=True, set_as_default=False
+            )
+        except (OSError, ValueError) as error:  # a timeout is an OSError
+            raise UsageError(
+                f"--workers {shown}: no scheduler answers there; start one with `dask scheduler`"
+            ) from error
+        self._hush()
+        self._held.callback(quietly, client.close)
+        return client
+
+    def _hush(self) -> None:
+        """Silence the loggers of Dask: errors and notes of mapper report the relevant events."""
+        for name in list(logging.root.manager.loggerDict):
+            if name.partition(".")[0] == "distributed":
+                logger = logging.getLogger(name)
+                self._held.callback(logger.setLevel, logger.level)
+                logger.setLevel(logging.CRITICAL + 1)
+
+    def _started(self, count: int, asked: Asked, folder: Path) -> Client:
+        """Start local processes and return their client; both are closed with this object."""
+        shutil.rmtree(folder, ignore_errors=True)  # left by a killed run
+        self._held.callback(shutil.rmtree, folder, ignore_errors=True)
+        self._folder = str(folder)
+        folder.mkdir(parents=True)
+        self._held.enter_context(dask.config.set({**SETTINGS, "temporary-directory": str(folder)}))
+        return self._client_of(local_cluster(count, asked, folder))
+
+    def _client_of(self, cluster: Any) -> Client:
+        self._held.callback(quietly, cluster.close)
+        client = Client(cluster, direct_to_workers=True, set_as_default=False)
+        self._held.callback(quietly, client.close)
+        return client
+
+    def _submitted(self, system: str, count: int, asked: Asked, folder: Path) -> Client:
+        """Submit batch jobs and return their client; both are closed with this object."""
+        self._held.enter_context(dask.config.set({**SETTINGS, "temporary-directory": str(folder)}))
+        cluster = batch_cluster(system, asked, folder / LOGS)
+        client = self._client_of(cluster)
+        self._hush()
+        submit(cluster, system, count)
+        there = self._wait_for(client, count, asked.patience)
+        if not there:
+            raise UsageError(
+                f"--workers {system}:{count}: no job has started within {asked.patience:g} s; give "
+                "a longer --patience or another queue"
+            )
+        if there < count:
+            self.note = f"note: --workers: {there} of {count} jobs have started; the run continues"
+        return client
+
+    def _of_step(self, step: SlurmStep) -> Client:
+        """Return a client of the processes that srun has started along with this one."""
+        until = time.monotonic() + COMES_WITHIN
+        while not step.file.exists() and time.monotonic() < until:
+            self._check()
+            time.sleep(LOOKS_EVERY)
+        client = self._client("srun", scheduler_file=str(step.file))
+        step.reached = True  # the scheduler now ends when this client disconnects: `LastClient`
+        there = self._wait_for(client, step.workers, COMES_WITHIN)
+        if there < step.workers:
+            self.note = f"note: --workers: {there} of {step.workers} workers have connected"
+        return client
+
+    def _wait_for(self, client: Client, count: int, seconds: float) -> int:
+        """Wait until `count` workers are connected, or time is up; return the number of workers."""
+        until = time.monotonic() + seconds
+        while True:
+            self._check()
+            there = len(self.known_to(client))
+            if there >= count or time.monotonic() > until:
+                return there
+            time.sleep(LOOKS_EVERY)
+
+    def _require_same(self) -> None:
+        """Raise `UsageError` if no workers are connected, or if versions differ from the driver."""
+        with suppress(TimeoutError):
+            self.client.wait_for_workers(1, timeout=ANSWERS_WITHIN)
+        if not self.workers():
+            raise UsageError(
+                f"--workers: the scheduler at {self.client.scheduler.address} has no workers; "
+                "start some with `dask worker`"
+            )
+        try:
+            found = self.client.run(about)
+        except ImportError as error:
+            raise UsageError(
+                f"--workers: a worker cannot load mapper ({error}); install the same version there"
+            ) from error
+        own = about()
+        for address, other in found.items():
+            for (name, here), (_, there) in zip(own.versions, other.versions, strict=True):
+                if here != there:
+                    raise UsageError(
+                        f"--workers: {name} is {there} on {other.host} ({address}), {here} here; "
+                        "install the same version"
+                    )
+        self._hosts = {address: other.host for address, other in found.items()}
+        self.note = self.note or self._odd_settings(found)
+
+    def _odd_settings(self, found: dict[str, About]) -> str:
+        """Return a note if workers started by the user lack the recommended allocator settings."""
+        odd = sorted({other.host for other in found.values() if not other.keeps_memory})
+        if not odd:
+            return ""
+        return (
+            f"note: --workers: slow on {', '.join(odd)}: large blocks are returned to the system; "
+            f"start them with {' '.join(f'{name}={KEEP}' for name in MALLOC)}"
+        )
+
+    def prepare(self, work: Callable[..., Any], *arguments: Any) -> None:
+        """Run `work` on one worker of each remote host before anything else."""
+        one = {host: address for address, host in sorted(self._hosts.items(), reverse=True)}
+        one.pop(socket.gethostname(), None)
+        if one:
+            with suppress(OSError, RuntimeError):  # lost workers are replaced later
+                self.client.run(work, *arguments, workers=sorted(one.values()))
+
+    def threads(self) -> int:
+        """Return the largest thread count of a worker."""
+        return max(int(one["nthreads"]) for one in self.workers().values())
+
+    def limits(self) -> list[tuple[str, int]]:
+        """Return the host and the memory limit of each worker, in bytes; 0 if unlimited."""
+        return [
+            (self._hosts.get(address, address), int(about_it.get("memory_limit") or 0))
+            for address, about_it in sorted(self.workers().items())
+        ]
+
+    def task_memory(self, memory: int) -> int:
+        """Return the bytes per task with all threads busy: half of the memory of a worker.
+
+        memory : bytes available to all workers of a host together
+        """
+        limits = self.limits()
+        hosts = Counter(host for host, _ in limits)
+        least = min(min(memory // hosts[host], limit or memory) for host, limit in limits)
+        return least // 2 // self.threads()
+
+    def workers(self) -> dict[str, Any]:
+        """Return the scheduler's data on each worker, by address; raises `ResumableError`."""
+        return self.known_to(self.client)
+
+    def known_to(self, client: Client) -> dict[str, Any]:
+        gone = self.gone(client)
+        try:
+            # the cached copy of the client does not list the workers
+            if client.status == "running":
+                identity = client.sync(client.scheduler.identity, n_workers=-1)
+                return dict(identity["workers"])
+        except (OSError, RuntimeError) as error:
+            raise gone from error
+        raise gone
+
+    def gone(self, client: Client) -> ResumableError:
+        return ResumableError(
+            f"--workers: the scheduler at {client.scheduler.address} was lost; start another "
+            f"and {RESUME}"
+        )
+
+    def close(self) -> None:
+        self._held.close()
+
+
+def quietly(close: Callable[[], None]) -> None:
+    """Close a resource that may have failed already; ignore errors."""
+    with suppress(Exception):
+        close()
