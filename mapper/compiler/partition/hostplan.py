@@ -20,12 +20,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mapper.compiler.ir.graph import Graph, View
-from mapper.compiler.ir.node import (
-    Host,
-    Node,
-    Quantise,
-    Windows,
-)
+from mapper.compiler.ir.node import Host, Node, Quantise, Windows
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.numerics.binary import steps_of

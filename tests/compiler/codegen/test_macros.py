@@ -15,12 +15,7 @@ from mapper.compiler.codegen.kernels import kernel_words
 from mapper.compiler.codegen.loaded import images_of_records
 from mapper.compiler.codegen.macros.decode import records_of
 from mapper.compiler.codegen.macros.encode import Encoded
-from mapper.compiler.codegen.macros.file import (
-    MACROS,
-    pack_layers,
-    read_encoded,
-    unpack_layers,
-)
+from mapper.compiler.codegen.macros.file import MACROS, pack_layers, read_encoded, unpack_layers
 from mapper.compiler.codegen.macros.layout import (
     EXACT,
     FLAGS,

@@ -12,15 +12,7 @@ import pytest
 from chipsim.errors import ChipError
 from hw.errors import HwError
 from hw.npu.isa.encoding import decode_micro_ops, encode_micro_ops
-from hw.npu.isa.table import (
-    INSTRUCTION_BYTES,
-    MICRO_OP,
-    Field,
-    MicroOp,
-    decode,
-    encode,
-    form_of,
-)
+from hw.npu.isa.table import INSTRUCTION_BYTES, MICRO_OP, Field, MicroOp, decode, encode, form_of
 from mapper.compiler.artifacts.checks.small import SmallMemories
 from mapper.compiler.artifacts.simulate import simulate
 from mapper.compiler.artifacts.verify import verify_compiled

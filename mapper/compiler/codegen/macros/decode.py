@@ -24,15 +24,7 @@ from mapper.compiler.codegen.macros.operators import TYPES, operator_of, window_
 from mapper.compiler.codegen.macros.pool import Sort, decode_items, wholes
 from mapper.compiler.codegen.macros.words import weights_of
 from mapper.compiler.ir.macro import Macro
-from mapper.compiler.ir.node import (
-    Conv,
-    Node,
-    Operator,
-    Pool,
-    Upsample,
-    Window,
-    WindowColumns,
-)
+from mapper.compiler.ir.node import Conv, Node, Operator, Pool, Upsample, Window, WindowColumns
 from mapper.compiler.ir.tensor import Pad, Tensor
 from mapper.compiler.memory.padding import Border
 from mapper.compiler.memory.planner import Region, blocks_of

@@ -10,27 +10,9 @@ from numpy.typing import NDArray
 from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.codegen.kernels import BIAS_BITS, kernel_words
 from mapper.compiler.codegen.macros.layers import Layers
-from mapper.compiler.codegen.macros.layout import (
-    BEHIND,
-    NOWHERE,
-    OPS,
-    encode_record,
-    flags_of,
-)
-from mapper.compiler.codegen.macros.operators import (
-    TYPES,
-    add_item,
-    items_of,
-    op_of,
-    window_fields,
-)
-from mapper.compiler.codegen.macros.pool import (
-    Item,
-    Sort,
-    encode_items,
-    filled,
-    halves,
-)
+from mapper.compiler.codegen.macros.layout import BEHIND, NOWHERE, OPS, encode_record, flags_of
+from mapper.compiler.codegen.macros.operators import TYPES, add_item, items_of, op_of, window_fields
+from mapper.compiler.codegen.macros.pool import Item, Sort, encode_items, filled, halves
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Add, Conv, Node, Pool, Requantise, Upsample
 from mapper.compiler.ir.tensor import Tensor
