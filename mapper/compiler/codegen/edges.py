@@ -15,7 +15,7 @@ from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.kernels import BIAS_BITS, Kernels
 from mapper.compiler.codegen.pairs import Pass
 from mapper.compiler.ir.node import Conv, Node, Window
-from mapper.compiler.program.inputs import KernelPart, Span
+from mapper.compiler.program.inputs import KernelPart, Span, whole_kernel
 
 
 class Side(NamedTuple):
@@ -48,7 +48,7 @@ def edges_of(core: ProgramBuilder, node: Node, kernels: Kernels, work: TileWork)
         across = _sides(window, columns, 1, data.width)
     if any(not side.places.size for side in (*down, *across)):
         return []
-    whole = KernelPart(Span(0, window.size[0]), Span(0, window.size[1]))
+    whole = whole_kernel(window)
     found = []
     for high in down:
         for wide in across:

@@ -14,7 +14,14 @@ from mapper.compiler.codegen.binary import binary_constants
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Conv, Node
 from mapper.compiler.memory.planner import blocks_of
-from mapper.compiler.program.inputs import MOST_TAPS, KernelPart, Span, is_depthwise, taken_blocks
+from mapper.compiler.program.inputs import (
+    MOST_TAPS,
+    KernelPart,
+    Span,
+    is_depthwise,
+    taken_blocks,
+    whole_kernel,
+)
 from mapper.compiler.program.tables import Tables
 from mapper.compiler.stages import stage
 
@@ -86,21 +93,18 @@ class Kernels(NamedTuple):
         load them if they come from the host and are not in memory."""
         if self.static is not None:
             return self.static
-        spans = {}
-        for ob in range(*outputs):
-            first, stop = self.spans[ob]
-            span = Span(max(blocks.first, first), min(blocks.stop, stop))
-            if span.size > 0:  # the group of this output block may have none of these inputs
-                spans[ob] = span
+        spans = {ob: blocks.meet(self.spans[ob]) for ob in range(*outputs)}
+        # the group of an output block may have none of these inputs
+        spans = {ob: span for ob, span in spans.items() if span.size > 0}
         if self.kind == "DEPTHWISE":
             part = KernelPart(Span(0, 1), Span(0, 1))  # words hold all positions of the kernel
         chosen = {ob: self._some(ob, spans[ob], part) for ob in spans}
         key = (core.number, outputs, blocks, part)
         lies = core.streams.bring(core, key, lambda: np.concatenate(list(chosen.values())))
-        places, at = {}, lies.first
+        places, at = {}, lies.words.first
         for ob, words in chosen.items():
             places[ob], at = at, at + len(words)
-        return Words(places, spans, part, self.each, lies.cells, lies.fresh)
+        return Words(places, spans, part, self.each, lies.words.cells, lies.fresh)
 
     def _some(self, output: int, blocks: Span, part: KernelPart) -> NDArray[np.int64]:
         """Return the words of an output block in the order of `Words`."""
@@ -131,8 +135,7 @@ def place_kernels(tables: Tables, node: Node, label: str, dynamic: bool) -> Kern
     static = None
     if not dynamic:
         first = {at: tables.add_words(one, label) for at, one in enumerate(words)}
-        kh, kw = operator.window.size
-        static = Words(first, spans, KernelPart(Span(0, kh), Span(0, kw)), each)
+        static = Words(first, spans, whole_kernel(operator.window), each)
     shift = max(0, int(np.abs(bias).max(initial=0)).bit_length() - BIAS_BITS)
     assert not (bias & ((1 << shift) - 1)).any()  # multiples of the shift before the multiplier
     return Kernels(

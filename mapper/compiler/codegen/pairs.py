@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hw.npu.isa.table import form_of
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.kernels import Kernels
 from mapper.compiler.ir.node import Conv, Node
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.steps import most_of
 
-_DIST = {field.name: field.most for field in form_of("CTRL", "DIST").fields}
+_DIST = most_of("CTRL", "DIST")
 OVERHEAD = 10  # cycles to start a load and its products
 
 

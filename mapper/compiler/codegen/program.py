@@ -180,7 +180,7 @@ def steps_of(layers: Layers, records: bytes) -> Emitted:
     for number, (macro, cut) in enumerate(zip(layers.macros, layers.cuts, strict=True), 1):
         emitter.emit(macro, cut)
         if number in last:
-            emitter.step("LOAD", END, [], [])
+            emitter.step(END)
             emitter.forget_distances()
         ends.append(len(emitter.steps))
     return Emitted(emitter, ends, records, layers.borders)

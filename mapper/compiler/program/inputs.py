@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mapper.compiler.ir.node import Conv, Node, Window
 
 MOST_TAPS = 16
@@ -21,12 +24,36 @@ class Span(NamedTuple):
     def size(self) -> int:
         return self.stop - self.first
 
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        return np.arange(self.first, self.stop)
+
+    def meet(self, other: Span) -> Span:
+        """Return the common positions; the size is 0 or less if there are none."""
+        return Span(max(self.first, other.first), min(self.stop, other.stop))
+
+    def around(self, other: Span) -> Span:
+        """Return the smallest range that contains both."""
+        return Span(min(self.first, other.first), max(self.stop, other.stop))
+
+    def moved(self, distance: int) -> Span:
+        return Span(self.first + distance, self.stop + distance)
+
 
 class KernelPart(NamedTuple):
     """Rows and columns of a kernel."""
 
     rows: Span
     columns: Span
+
+    def meet(self, other: KernelPart) -> KernelPart | None:
+        """Return the common part; None if there is none."""
+        rows, columns = self.rows.meet(other.rows), self.columns.meet(other.columns)
+        return KernelPart(rows, columns) if rows.size > 0 and columns.size > 0 else None
+
+
+def whole_kernel(window: Window) -> KernelPart:
+    return KernelPart(Span(0, window.size[0]), Span(0, window.size[1]))
 
 
 def parts_of(window: Window, most: tuple[int, int]) -> Iterator[KernelPart]:

@@ -19,14 +19,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.npu.isa.table import UNITS, Instruction, form_of
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.program.inputs import Span
-from mapper.compiler.program.steps import Step
+from mapper.compiler.program.steps import Step, control, most_of
 from mapper.errors import DoesNotFitError
 
 Place = tuple[int, int]
-MOST_COUNT = next(f.most for f in form_of("CTRL", "WAIT").fields if f.name == "count")
+MOST_COUNT = most_of("CTRL", "WAIT")["count"]
 
 
 Kind = Literal["LOCAL", "REMOTE", "HOST"]
@@ -253,22 +252,15 @@ def _given(steps: Sequence[Step], credits_: Sequence[Credit]) -> list[tuple[int,
 
 
 def _waits(queue: str, stream: int, count: int, step: Step) -> list[Step]:
-    made = []
-    while count > 0:
-        some = min(count, MOST_COUNT)
-        made.append(_control(queue, "WAIT", {"stream": stream, "count": some}, step))
-        count -= some
-    return made
+    counts = [min(count - at, MOST_COUNT) for at in range(0, count, MOST_COUNT)]
+    waits = [control(queue, "WAIT", stream=stream, count=some) for some in counts]
+    return [Step(queue, one, step.macro, tile=step.tile) for one in waits]
 
 
 def _gives(one: Credit, step: Step) -> Step:
-    fields = {"stream": one.stream, "count": 1, "x": one.to[0], "y": one.to[1]}
-    return _control("LOAD", "SEND", fields | ({"host": 1} if one.host else {}), step)
-
-
-def _control(queue: str, kind: str, fields: dict[str, int], step: Step) -> Step:
-    made = Instruction("CTRL", kind, fields={"queue": UNITS.index(queue), **fields})
-    return Step(queue, made, step.macro, [], [], step.tile)
+    host = {"host": 1} if one.host else {}
+    made = control("LOAD", "SEND", stream=one.stream, count=1, x=one.to[0], y=one.to[1], **host)
+    return Step("LOAD", made, step.macro, tile=step.tile)
 
 
 def require_streams(place: Place, count: int, most: int) -> None:

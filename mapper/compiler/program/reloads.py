@@ -7,11 +7,8 @@ that needs them, replacing the oldest words. Nothing is kept from the previous f
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from mapper.compiler.program.inputs import Span
 from mapper.errors import DoesNotFitError
 
 LARGE = 8
@@ -20,15 +17,9 @@ Load = Callable[[str, int, int, int], None]
 """Adds a load: memory name, first word there, first source vector, number of vectors."""
 
 
-class Span(NamedTuple):
-    """Words of a small memory."""
-
-    first: int
-    size: int
-
-    @property
-    def cells(self) -> NDArray[np.int64]:
-        return np.arange(self.first, self.first + self.size)
+def replaced(lying: dict[Hashable, Span], key: Hashable, place: Span) -> dict[Hashable, Span]:
+    """Return the words in a memory after others are loaded: all that these do not overwrite."""
+    return {name: one for name, one in lying.items() if one.meet(place).size <= 0} | {key: place}
 
 
 class ReloadArea:
@@ -47,7 +38,7 @@ class ReloadArea:
         """Store bytes, without duplicates, and return their vectors."""
         if key not in self._known:
             vectors = -(-len(data) // self.columns)
-            self._known[key] = Span(self.stop, vectors)
+            self._known[key] = Span(self.stop, self.stop + vectors)
             self.data += data.ljust(vectors * self.columns, b"\0")
         return self._known[key]
 
@@ -74,13 +65,9 @@ class Reloaded:
             return self._lying[key]
         source = self._area.add((self.name, key), data)
         size = -(-source.size * self._area.columns // self._word)
-        place = Span(self._room(size, list(held), label), size)
-        self._lying = {
-            name: one
-            for name, one in self._lying.items()
-            if one.first >= place.first + size or one.first + one.size <= place.first
-        } | {key: place}
-        self._next = place.first + size
+        place = Span(0, size).moved(self._room(size, list(held), label))
+        self._lying = replaced(self._lying, key, place)
+        self._next = place.stop
         self._load(self.name, place.first, source.first, source.size)
         return place
 
@@ -98,7 +85,7 @@ class Reloaded:
                     )
                 at, wrapped = 0, True
                 continue
-            over = [one for one in held if one.first < at + size and at < one.first + one.size]
+            over = [one for one in held if one.meet(Span(at, at + size)).size > 0]
             if not over:
                 return at
-            at = max(one.first + one.size for one in over)
+            at = max(one.stop for one in over)

@@ -13,7 +13,8 @@ from hw.npu.isa.table import ROUNDINGS, MicroOp
 from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.ir.requantisation import Multiplier, Requantisation
 from mapper.compiler.memory.planner import blocks_of
-from mapper.compiler.program.reloads import Reloaded, Span
+from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.reloads import Reloaded
 from mapper.compiler.stages import stage
 from mapper.errors import DoesNotFitError
 

@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
-from hw.npu.isa.table import form_of
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Conv, Node, Pool, Window
 from mapper.compiler.memory.planner import blocks_of, blocks_of_vector, pixel_vectors
 from mapper.compiler.program.inputs import MOST_TAPS, Span, is_depthwise, needed, taken_blocks
+from mapper.compiler.program.steps import most_of
 from mapper.compiler.tiling import windows
 from mapper.errors import DoesNotFitError
 
 OVERLAPPED = 4
 """Minimum tiles of a map for the default cut; with fewer the units do not overlap."""
 
-_LOAD = {field.name: field.most for field in form_of("LOAD", "INP").fields}
-_ALU = {field.name: field.most for field in form_of("ALU", "MAX").fields}
+_LOAD = most_of("LOAD", "INP")
+_ALU = most_of("ALU", "MAX")
 
 
 class Tile(NamedTuple):
