@@ -46,7 +46,7 @@ def core_result(
     from hw.flow.yosys import require_yosys
     from hw.npu.memories.memories import NpuMemories
     from hw.npu.synthesis import chip_netlist, core_netlist
-    from mapper.compiler.multicore.ports import nearest, ports_of
+    from mapper.compiler.multicore.job import nearest, ports_of
     from mapper.results.tables import facts
 
     for name in (*OTHERS, *others):

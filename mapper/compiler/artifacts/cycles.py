@@ -19,9 +19,9 @@ from hw.npu.isa.table import INSTRUCTION_BYTES, decode
 from mapper.compiler.artifacts.manifest import CompiledFolder
 from mapper.compiler.artifacts.simulate import FrameCores, Machine, programs_of
 from mapper.compiler.partition.hostrun import Data
-from mapper.compiler.program.preloaded import Preloaded
-from mapper.compiler.tiling.stalls import unit_of, waits_of
-from mapper.compiler.tiling.units import timeline_of_functions
+from mapper.compiler.program.presets import Preloaded
+from mapper.compiler.program.steps import unit_of
+from mapper.compiler.tiling.units import timeline_of_functions, waits_of
 from mapper.errors import CheckFailedError
 
 SHOWN = [*range(TOKEN, TOKEN + len(UNITS)), WEIGHTS, FETCH]

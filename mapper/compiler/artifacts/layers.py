@@ -15,8 +15,8 @@ from hw.npu.isa.table import Instruction
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Conv
 from mapper.compiler.memory.planner import Region, blocks_of
-from mapper.compiler.program.steps import Step
-from mapper.compiler.tiling.stalls import CAUSES, unit_of, waits_of
+from mapper.compiler.program.steps import Step, unit_of
+from mapper.compiler.tiling.units import CAUSES, waits_of
 
 MOST_BARS = 400  # per unit in the timeline; shorter gaps are closed
 

@@ -13,7 +13,6 @@ from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.execute import Frame, NpuChip, run_frames
 from chipsim.npu.records import STREAMS, Program
 from mapper.compiler.artifacts.manifest import CompiledFolder, as_damage, program_file
-from mapper.compiler.codegen.decoded import program_of
 from mapper.compiler.ir.node import Concat, Host
 from mapper.compiler.memory.layouts import in_planes
 from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, blocks_of
@@ -21,6 +20,7 @@ from mapper.compiler.numerics.binary import packed, unpacked
 from mapper.compiler.numerics.execute import run_graph
 from mapper.compiler.numerics.reference import INTEGER
 from mapper.compiler.partition.hostrun import CoreAccess, Data, HostPlan, without_gaps
+from mapper.compiler.program.image import program_of
 from mapper.errors import MapperError
 
 Maps = dict[str, NDArray[np.int64]]

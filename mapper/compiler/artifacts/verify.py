@@ -6,6 +6,7 @@ program and of its loop listing, if there is one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,26 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.artifacts.checks.areas import MapPlace
-from mapper.compiler.artifacts.checks.checker import Declared, check_program
+from mapper.compiler.artifacts.checks.checker import (
+    CompleteMap,
+    Declared,
+    check_program,
+    stored_maps,
+)
 from mapper.compiler.artifacts.checks.exchange import Traded, check_exchange
-from mapper.compiler.artifacts.checks.layers import CompleteMap, stored_maps
 from mapper.compiler.artifacts.checks.touches import Instruction, in_slots, instructions_of
 from mapper.compiler.artifacts.loops.check import check_listing
-from mapper.compiler.artifacts.manifest import LOOPS, MOST_JSON, CompiledFolder, program_file
-from mapper.compiler.artifacts.verify_records import verify_records
+from mapper.compiler.artifacts.manifest import (
+    LOOPS,
+    MOST_JSON,
+    RECORDS,
+    WEIGHTS,
+    CompiledFolder,
+    program_file,
+)
+from mapper.compiler.codegen.loaded import images_of_records
+from mapper.compiler.codegen.macros.file import record_count
+from mapper.compiler.program.image import Image
 from mapper.errors import CheckFailedError
 from storage.files import read_input
 
@@ -140,3 +154,49 @@ def verify_compiled(folder: CompiledFolder, made: bool = False) -> dict[str, Any
         **records,
         "maps": len(folder.manifest["maps"]),
     }
+
+
+SAID = {
+    "info": "sizes",
+    "micro_ops": "micro-ops",
+    "weights": "weight words",
+    "parameters": "parameter words",
+    "headers": "packet headers",
+    "maps": "preset vectors",
+}
+"""Names of program parts in messages."""
+
+
+def verify_records(folder: CompiledFolder) -> int:
+    """Generate the programs from the macro records again; return the number of records.
+
+    Raises `CheckFailedError` that names the difference, `MapperError` that names a damaged record.
+    """
+    where = str(folder.path / RECORDS)
+    if not folder.records:
+        raise CheckFailedError(f"{where}: is missing; compile the model again")
+    made = images_of_records(folder.records, where)
+    places = [one.core for one in made.layers]
+    if places != list(folder.images):
+        raise CheckFailedError(
+            f"{where}: has cores {_named(places)}, but programs are for "
+            f"{_named(folder.images)}; compile the model again"
+        )
+    for place, image in zip(places, made.images, strict=True):
+        _require_same(folder.images[place], image, f"{where}: the {{}} differ from "
+                      f"{program_file(place)}; compile the model again")  # fmt: skip
+    stored = b"" if folder.weights is None else folder.weights.tobytes()
+    if made.words != stored:
+        raise CheckFailedError(f"{where}: its weight words differ from {WEIGHTS}; compile again")
+    return record_count(folder.records, where)
+
+
+def _named(places: Iterable[tuple[int, int]]) -> str:
+    return ", ".join(f"({x}, {y})" for x, y in places) or "none"
+
+
+def _require_same(kept: Image, made: Image, message: str) -> None:
+    for name in Image._fields:
+        mine, its = getattr(kept, name), getattr(made, name)
+        if not (np.array_equal(mine, its) if isinstance(its, np.ndarray) else mine == its):
+            raise CheckFailedError(message.format(SAID.get(name, name)))

@@ -17,8 +17,7 @@ from mapper.compiler.memory.planner import Region
 from mapper.compiler.program.image import Image
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.links import NO_LINKS, CoreLinks, Place
-from mapper.compiler.program.preloaded import Preloaded
-from mapper.compiler.program.presets import Preset
+from mapper.compiler.program.presets import Preloaded, Preset
 from mapper.compiler.program.steps import Step
 from mapper.compiler.program.tables import Tables
 from mapper.compiler.tiling.units import timeline_of_functions

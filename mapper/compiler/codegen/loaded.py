@@ -12,8 +12,8 @@ from chipsim.chip.npu_shape import NpuShape
 from hw.errors import HwError
 from hw.npu.isa.encoding import encode_micro_ops, encode_program
 from hw.npu.isa.table import Instruction
+from mapper.compiler.codegen.macros.encode import Layers
 from mapper.compiler.codegen.macros.file import require_canonical, unpack_layers
-from mapper.compiler.codegen.macros.layers import Layers
 from mapper.compiler.codegen.program import host_words, steps_of
 from mapper.compiler.program.image import Image
 from mapper.compiler.program.links import NO_LINKS, Others, freed_for, sent_to

@@ -15,8 +15,8 @@ from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa.table import Instruction
 from mapper.compiler.codegen.builder import DUAL, Choices, MemoryPlan, WeightPlan
 from mapper.compiler.codegen.emitter import Emitter
+from mapper.compiler.codegen.macros.encode import Layers
 from mapper.compiler.codegen.macros.file import MACROS, pack_layers, unpack_layers
-from mapper.compiler.codegen.macros.layers import Layers
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region, memory_use

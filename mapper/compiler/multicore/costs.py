@@ -17,8 +17,7 @@ from mapper.compiler.multicore.pieces import MacroPiece, Whole
 from mapper.compiler.multicore.slices import Slice, Sliced, slice_macro
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.links import Target
-from mapper.compiler.program.preloaded import Preloaded
-from mapper.compiler.program.presets import Preset
+from mapper.compiler.program.presets import Preloaded, Preset
 from mapper.compiler.program.steps import with_tokens
 from mapper.compiler.tiling.onchip import Limits, chosen
 from mapper.compiler.tiling.tiles import extent_of

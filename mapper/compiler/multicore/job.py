@@ -1,4 +1,4 @@
-"""Input and result of mapping a compiled model to cores."""
+"""Input and result of mapping a compiled model to cores, and the ports of the host."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.arrivals import HostLink
 from mapper.compiler.codegen.builder import Choices
@@ -45,3 +46,13 @@ class Made(NamedTuple):
     results: list[Lying]
     host_words: list[NDArray[np.int64]]
     ports: Sequence[Place] = ()
+
+
+def ports_of(chip: Chip) -> list[Place]:
+    """Return the nodes of a chip that have a port of the host."""
+    return [(core % chip.width, core // chip.width) for core in chip.host_ports]
+
+
+def nearest(ports: Sequence[Place], place: Place) -> Place:
+    """Return the port with the fewest hops to a core; the first in case of a tie."""
+    return min(ports, key=lambda port: abs(port[0] - place[0]) + abs(port[1] - place[1]))

@@ -12,7 +12,7 @@ from chipsim.noc.mesh import Mesh
 from chipsim.npu.arrivals import HostLink
 from chipsim.npu.mesh_chip import HostInputs, HostPort, MeshChip
 from chipsim.npu.records import STREAMS, Program
-from mapper.compiler.multicore.ports import nearest
+from mapper.compiler.multicore.job import nearest
 from mapper.compiler.program.links import Brought, Place
 
 

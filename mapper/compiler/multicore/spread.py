@@ -5,33 +5,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
+from chipsim.chip.npu_shape import NpuShape
 from chipsim.noc.mesh import Mesh
 from chipsim.npu.arrivals import HostLink
 from chipsim.npu.causes import CAUSES
 from chipsim.npu.mesh_chip import MeshChip
 from chipsim.npu.mesh_report import chip_report
 from chipsim.npu.mesh_run import MeshTimes, run_mesh
+from hw.npu.isa.table import Instruction
+from mapper.compiler.codegen.builder import Choices, MemoryPlan
 from mapper.compiler.codegen.code import CoreCode, Lying
-from mapper.compiler.codegen.decoded import program_of
+from mapper.compiler.codegen.placement import plan_weights
+from mapper.compiler.codegen.program import CoreTarget, Emitted, emitted, require_instructions
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.multicore.costs import PartCosts
-from mapper.compiler.multicore.job import CompileJob, Made
+from mapper.compiler.multicore.job import CompileJob, Made, ports_of
 from mapper.compiler.multicore.meshed import CoreFeeds, HostSide, mesh_chip
-from mapper.compiler.multicore.period import Grouped, Line, Way, taken_rows
-from mapper.compiler.multicore.pieces import ChipPlan, MacroPiece, MapPart
+from mapper.compiler.multicore.period import Grouped, Line, Way, taken_rows, turns
+from mapper.compiler.multicore.pieces import ChipPlan, CorePlan, MacroPiece, MapPart
 from mapper.compiler.multicore.placement import cores_of
 from mapper.compiler.multicore.plan import plan_cores
-from mapper.compiler.multicore.ports import ports_of
-from mapper.compiler.multicore.programs import ChipPrograms, chip_programs
 from mapper.compiler.multicore.room import require_room_on_several, whole_of
 from mapper.compiler.multicore.tries import Tried, best_of, each, earliest, tried
-from mapper.compiler.multicore.turns import turns
 from mapper.compiler.multicore.vertices import vertices_of
-from mapper.compiler.program.links import Place
+from mapper.compiler.program.image import program_of
+from mapper.compiler.program.links import Others, Place, freed_for, sent_to
+from mapper.compiler.program.presets import Preset
+from mapper.compiler.settings import WeightRule
 from mapper.compiler.stages import stage
 from mapper.errors import DoesNotFitError
 
@@ -198,3 +204,54 @@ def usable_places(chip: Chip) -> list[Place]:
     """Return the usable cores of a chip: first those with a host port, then row by row."""
     cores = dict.fromkeys([*chip.host_ports, *np.flatnonzero(chip.usable).tolist()])
     return [(core % chip.width, core // chip.width) for core in cores]
+
+
+class CoreProgram(NamedTuple):
+    """Program of a core. static_words : weight words that stay in the core"""
+
+    plan: CorePlan
+    made: Emitted
+    program: list[Instruction]
+    static_words: int
+
+
+class ChipPrograms(NamedTuple):
+    """Programs of all cores. host_words : streamed weights, shape (rows, columns) each"""
+
+    cores: dict[Place, CoreProgram]
+    host_words: list[NDArray[np.int64]]
+
+
+def chip_programs(
+    plan: ChipPlan, shape: NpuShape, choices: Choices, rule: WeightRule, log: list[str]
+) -> ChipPrograms:
+    """Generate the programs of all cores.
+
+    Raises `DoesNotFitError` that names the core, the memory and the layer.
+    """
+    words: list[NDArray[np.int64]] = []
+    unlinked: dict[Place, tuple[Emitted, int]] = {}
+    for place, one in plan.cores.items():
+        try:
+            weights = plan_weights(one.macros, shape, rule)
+            memory = MemoryPlan(weights, stop=one.used, host_first=len(words), targets=one.targets)
+            preset = Preset.filled(one.filled, shape.columns)
+            core = CoreTarget(shape, one.regions, memory, one.links, place, preset)
+            made = emitted(one.macros, [(0, len(one.macros))], core, choices, log)
+        except DoesNotFitError as error:
+            raise DoesNotFitError(f"core ({place[0]}, {place[1]}): {error}") from error
+        words += made.emitter.streams.words
+        unlinked[place] = made, weights.static
+    steps = [made.emitter.steps for made, _ in unlinked.values()]
+    all_ = list(zip(steps, [plan.cores[place].links for place in unlinked], strict=True))
+    others = {
+        place: Others(sent_to(place, steps) | one.links.comes, freed_for(place, all_))
+        for place, one in plan.cores.items()
+    }
+    cores = {}
+    for place, (made, static) in unlinked.items():
+        whole, plan.cores[place].links = made.linked(plan.cores[place].links, others[place])
+        program = whole.program([(0, len(whole.emitter.steps))])
+        require_instructions(program, whole.emitter.steps, plan.cores[place].macros, shape)
+        cores[place] = CoreProgram(plan.cores[place], whole, program, static)
+    return ChipPrograms(cores, words)

@@ -20,7 +20,7 @@ from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.timing import vectors_of_entry
 from mapper.compiler.codegen.code import CoreCode
-from mapper.compiler.multicore.ports import nearest
+from mapper.compiler.multicore.job import nearest
 from mapper.compiler.multicore.vertices import WHOLE
 from mapper.compiler.program.links import Place
 from mapper.compiler.program.steps import Step

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from chipsim.npu.records import Program
+from hw.npu.isa.encoding import decode_micro_ops, decode_program
 from mapper.compiler.program.sections import Sort, pack_sections, unpack_sections
 from mapper.errors import MapperError
 
@@ -102,3 +104,21 @@ def unpack_image(data: bytes, where: str) -> Image:
         return made
     except (KeyError, TypeError, ValueError) as error:
         raise MapperError(f"{where}: sections do not match the shape; compile again") from error
+
+
+def program_of(image: Image, where: str) -> Program:
+    """Return the decoded program of a core."""
+    decoded = decode_program(image.instructions, where)
+    headers = np.frombuffer(image.headers, "<u8").astype(np.uint64)
+    return Program(
+        op=decoded.op,
+        kind=decoded.kind,
+        wait=decoded.wait,
+        signal=decoded.signal,
+        fields=decoded.fields,
+        micro_ops=decode_micro_ops(image.micro_ops, where),
+        weights=image.weights,
+        parameters=image.parameters,
+        maps=image.filled(),
+        headers=headers,
+    )

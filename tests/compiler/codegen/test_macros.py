@@ -13,7 +13,7 @@ import pytest
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.kernels import kernel_words
 from mapper.compiler.codegen.loaded import images_of_records
-from mapper.compiler.codegen.macros.decode import records_of
+from mapper.compiler.codegen.macros.decode import records_of, weights_of
 from mapper.compiler.codegen.macros.encode import Encoded
 from mapper.compiler.codegen.macros.file import MACROS, pack_layers, read_encoded, unpack_layers
 from mapper.compiler.codegen.macros.layout import (
@@ -36,7 +36,6 @@ from mapper.compiler.codegen.macros.pool import (
     halves,
     wholes,
 )
-from mapper.compiler.codegen.macros.words import weights_of
 from mapper.compiler.ir.node import Add, Conv, Node, Pool, Upsample, Window
 from mapper.compiler.ir.tensor import Pad, Tensor, Type
 from mapper.compiler.program.image import pack_image

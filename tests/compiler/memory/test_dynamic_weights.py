@@ -13,7 +13,7 @@ from mapper.compiler.artifacts.cycles import run_cycles
 from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.ir.node import Add, Pool, Window
 from mapper.compiler.program.image import Image
-from mapper.compiler.program.preloaded import Preloaded
+from mapper.compiler.program.presets import Preloaded
 from mapper.compiler.tiling.units import timeline_of_functions
 from mapper.errors import CheckFailedError, DoesNotFitError
 from tests.compiler.networks import Builder

@@ -1,8 +1,11 @@
-"""Programs and host steps as C sources: program.h, and the driver sources."""
+"""Programs and host steps as C sources: program.h, isa.h and the driver sources.
+
+isa.h has the bit positions of instruction fields, generated from the instruction table.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +15,7 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.timing import vectors_of_entry
-from mapper.compiler.artifacts.cdriver.layout import layout_header
+from hw.npu.isa.table import FORMS, HEAD, MICRO_OP, OPS, RECORD, ROUNDINGS, UNITS, Field
 from mapper.compiler.program.image import Image
 from mapper.errors import MapperError
 from storage.files import write_file
@@ -241,3 +244,50 @@ def _sent(sources: Sources) -> int:
                 each = 1 + dual if one.kind == "HOST" else vectors_of_entry(sources.shape)
                 total += f["c_size"] * f["x_size"] * f["y_size"] * (1 + 3 * f["up"]) * each
     return total
+
+
+def layout_header() -> str:
+    """Return isa.h: codes of instructions, and ``high, low, signed`` of every field.
+
+    Forms with several kinds use the name of the first kind: GEMM_INT8_UOP applies to all of GEMM.
+    """
+    lines = [
+        "/* Generated from the instruction table: codes; bits of fields: high, low, signed. */",
+        "",
+        "#ifndef ISA_H",
+        "#define ISA_H",
+        "",
+        *_codes("OP", OPS),
+        *_codes("ROUND", _numbered(ROUNDINGS)),
+        *_codes("QUEUE", _numbered(UNITS)),
+        *_codes("RECORD", _numbered(RECORD)),
+        *_fields("HEAD", HEAD),
+        *_fields("UOP", MICRO_OP),
+    ]
+    for form in FORMS:
+        lines += _codes(form.op, {kind: code for kind, (code, _) in form.kinds.items()})
+        lines += _fields(f"{form.op}_{next(iter(form.kinds))}", form.fields)
+    values = {
+        field.name: ("TABLE" if field.name == "memory" else field.name.upper(), field.values)
+        for form in FORMS
+        for field in form.fields
+        if field.name in ("init", "source", "memory")
+    }
+    for prefix, names in values.values():
+        lines += _codes(prefix, _numbered(names))
+    return "\n".join([*lines, "", "#endif", ""])
+
+
+def _numbered(names: Iterable[str]) -> dict[str, int]:
+    return {name: number for number, name in enumerate(names)}
+
+
+def _codes(prefix: str, codes: dict[str, int]) -> Iterator[str]:
+    for name, code in codes.items():
+        yield f"#define {prefix}_{name.upper()} {code}"
+
+
+def _fields(prefix: str, fields: Iterable[Field]) -> Iterator[str]:
+    for field in fields:
+        bits = f"{field.high}, {field.low}, {int(field.signed)}"
+        yield f"#define {prefix}_{field.name.upper()} {bits}"

@@ -1,4 +1,4 @@
-"""Encoding of layers as macro records and their pool."""
+"""Layers of a core, and their encoding as macro records and their pool."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from chipsim.chip.npu_shape import NpuShape
 from hw.npu.shape import PARAMETER_LANES
+from mapper.compiler.codegen.builder import Choices, MemoryPlan
 from mapper.compiler.codegen.kernels import BIAS_BITS, kernel_words
-from mapper.compiler.codegen.macros.layers import Layers
 from mapper.compiler.codegen.macros.layout import BEHIND, NOWHERE, OPS, encode_record, flags_of
 from mapper.compiler.codegen.macros.operators import TYPES, add_item, items_of, op_of, window_fields
 from mapper.compiler.codegen.macros.pool import Item, Sort, encode_items, filled, halves
@@ -17,7 +18,8 @@ from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Add, Conv, Node, Pool, Requantise, Upsample
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region
-from mapper.compiler.program.links import KINDS
+from mapper.compiler.program.links import KINDS, NO_LINKS, CoreLinks
+from mapper.compiler.program.presets import Preset
 from mapper.compiler.tiling.tiles import Cut, headers_of_cut
 
 EDGES = ("", "rows", "all")
@@ -252,3 +254,26 @@ def _lies(region: Region) -> tuple[int, ...]:
         region.row, region.high, int(region.tensor.planes), region.slots, pad.top, pad.bottom,
         pad.left, pad.right, value,
     )  # fmt: skip
+
+
+class Layers(NamedTuple):
+    """The layers of a core.
+
+    cuts : one per macro node
+    functions : first macro node and end of each function
+    regions : regions of the inputs and outputs of macro nodes
+    options : options, with `dual` resolved (not "auto")
+    borders : contents around feature maps before the first frame
+    links : links with other cores
+    """
+
+    shape: NpuShape
+    macros: list[Macro]
+    cuts: list[Cut]
+    functions: list[tuple[int, int]]
+    regions: dict[Tensor, Region]
+    options: Choices
+    memory: MemoryPlan
+    borders: Preset
+    core: tuple[int, int] = (0, 0)
+    links: CoreLinks = NO_LINKS

@@ -18,8 +18,7 @@ import numpy as np
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.builder import Choices, MemoryPlan, WeightPlan
 from mapper.compiler.codegen.macros.decode import decode_layers
-from mapper.compiler.codegen.macros.encode import Encoded, encode_layers
-from mapper.compiler.codegen.macros.layers import Layers
+from mapper.compiler.codegen.macros.encode import Encoded, Layers, encode_layers
 from mapper.compiler.codegen.macros.layout import NUMBERS, RECORD_BYTES, decode_record
 from mapper.compiler.program.links import links_from_json, links_to_json
 from mapper.compiler.program.presets import Preset
