@@ -1,5 +1,8 @@
-"""Contents of a core before the first frame: borders of feature maps, data of small memories that are
-reloaded while the program runs, and data that determines the timing of a program."""
+"""Contents of a core before the first frame.
+
+These are borders of feature maps, data of small memories that are reloaded while the program runs,
+and data that determines the timing of a program.
+"""
 
 from __future__ import annotations
 

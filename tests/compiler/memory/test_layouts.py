@@ -2,20 +2,60 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
-from mapper.compiler.memory.layouts import (
-    WORD_VECTORS,
-    Spot,
-    address_of,
-    element_spot,
-    in_planes,
-    padded_elements,
-    plane_spot,
-    plane_words,
-    vector_spot,
-)
+from mapper.compiler.memory.layouts import BANKS, BYTES, WORD_VECTORS, in_planes, plane_words
+
+VECTOR = 16
+"""Bytes per vector: half a word."""
+SEGMENT = 64
+"""Elements of V-mode stored in two banks."""
+
+
+class Spot(NamedTuple):
+    """A byte in a word of a bank."""
+
+    bank: int
+    word: int
+    byte: int
+
+
+def vector_spot(vector: int, byte: int = 0) -> Spot:
+    """Return the place of a byte of a vector in N-mode."""
+    return Spot(vector >> 1 & 3, vector >> 3, VECTOR * (vector & 1) + byte)
+
+
+def address_of(spot: Spot) -> tuple[int, int]:
+    """Return the N-mode vector and byte of a place."""
+    vector = 8 * spot.word + 2 * spot.bank + spot.byte // VECTOR
+    return vector, spot.byte % VECTOR
+
+
+def plane_spot(base: int, channel: int, pixel: int, pixels: int) -> Spot:
+    """Return the place of a pixel in T-mode: channels alternate between banks, each a plane of
+    pixels, row by row.
+
+    base : first word; pixel : row * width + column; pixels : pixels per plane
+    """
+    word = base + channel // BANKS * -(-pixels // BYTES) + pixel // BYTES
+    return Spot(channel % BANKS, word, pixel % BYTES)
+
+
+def element_spot(base: int, element: int) -> Spot:
+    """Return the place of an element in V-mode, with segments of 64 elements in two banks each.
+
+    base : first word
+    """
+    bank = 2 * (element // SEGMENT % 2) + element % SEGMENT // BYTES
+    return Spot(bank, base + element // (2 * SEGMENT), element % BYTES)
+
+
+def padded_elements(elements: int) -> int:
+    """Return the number of elements in V-mode, padded to whole segments."""
+    return -(-elements // SEGMENT) * SEGMENT
 
 
 @pytest.mark.parametrize(("vector", "bank", "word", "half"), [
