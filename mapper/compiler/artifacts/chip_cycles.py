@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chipsim.chip.npu_shape import NpuShape
 from chipsim.noc.mesh import Mesh
 from chipsim.npu.causes import CAUSES
 from chipsim.npu.cycles import UNITS
@@ -80,7 +79,6 @@ def chip_of(folder: CompiledFolder) -> MeshChip:
     """Return the cores of a compiled model, and the packets from the host."""
     mesh = Mesh(folder.chip.width, folder.chip.height)
     programs = programs_of(folder)
-    shape = NpuShape(**folder.manifest["shape"])
     feeds = {
         (one["x"], one["y"]): CoreFeeds(
             one["streams"],
@@ -92,7 +90,7 @@ def chip_of(folder: CompiledFolder) -> MeshChip:
         for one in folder.manifest["cores"]
     }
     host = HostSide([(x, y) for x, y in folder.manifest["ports"]], folder.link)
-    return mesh_chip(shape, mesh, programs, feeds, host)
+    return mesh_chip(folder.shape, mesh, programs, feeds, host)
 
 
 def loading_flits(folder: CompiledFolder) -> int:
@@ -102,7 +100,7 @@ def loading_flits(folder: CompiledFolder) -> int:
     """
     from hw.npu.flit import Loaded, word_bits
 
-    shape = NpuShape(**folder.manifest["shape"])
+    shape = folder.shape
     bits = {memory: each for memory, (each, _) in word_bits(shape).items()}
     found = len(folder.images)
     for image in folder.images.values():

@@ -15,7 +15,6 @@ from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.causes import CAUSES, DONE, FETCH, TOKEN, WEIGHTS
 from chipsim.npu.core_run import CoreTimes, run_core
 from chipsim.npu.cycles import UNITS
-from hw.npu.isa.table import INSTRUCTION_BYTES, decode
 from mapper.compiler.artifacts.manifest import CompiledFolder
 from mapper.compiler.artifacts.simulate import FrameCores, Machine, programs_of
 from mapper.compiler.partition.hostrun import Data
@@ -68,10 +67,7 @@ def run_cycles(folder: CompiledFolder, sample: NDArray[np.float32] | None) -> Cy
 def _external(folder: CompiledFolder, shape: NpuShape, function: dict[str, Any]) -> CoreTimes:
     """Return the times of a function on a core with external memory, shared by loads and stores."""
     (image,) = folder.images.values()
-    program = [
-        decode(image.instructions[at : at + INSTRUCTION_BYTES], f"{folder.path}: offset {at}")
-        for at in range(0, len(image.instructions), INSTRUCTION_BYTES)
-    ]
+    program = image.decoded(f"{folder.path}: ")
     before = Preloaded.of_image(image, f"{folder.path}: micro-ops")
     (span,) = map(tuple, function["spans"])
     timeline = timeline_of_functions(program, [span], shape, before, folder.link)
@@ -85,25 +81,25 @@ def _external(folder: CompiledFolder, shape: NpuShape, function: dict[str, Any])
     return CoreTimes(timeline.cycles, timeline.start, timeline.end, timeline.busy, waits)
 
 
-class _Both:
-    """Two sets of memories: one in cycle-accurate order, one in program order."""
+class _Both(FrameCores):
+    """The cores in cycle-accurate order; others : the same in program order."""
 
     def __init__(self, machine: Machine, times: list[CoreTimes]) -> None:
-        self.machine, self.times = machine, times
-        self.ours, self.others = (FrameCores(machine, machine.chip.frame()) for _ in range(2))
-        self.compared = 0
+        super().__init__(machine, machine.chip.frame())
+        self.others = FrameCores(machine, machine.chip.frame())
+        self.times, self.compared = times, 0
 
     def write(self, tensor: str, maps: Data) -> None:
-        self.ours.write(tensor, maps)
+        super().write(tensor, maps)
         self.others.write(tensor, maps)
 
     def start(self, function: int) -> None:
         order = self.times[function].order()
         (first, _) = self.machine.functions[function]["spans"][0]
-        self.ours.frame.run_in_order(np.zeros_like(order), order + first)
+        self.frame.run_in_order(np.zeros_like(order), order + first)
         self.others.start(function)
         for place in self.machine.chip.cores:
-            mine, its = (one.frame.memory(place)["FM"] for one in (self.ours, self.others))
+            mine, its = (one.frame.memory(place)["FM"] for one in (self, self.others))
             wrong = np.argwhere(mine != its)
             if wrong.size:
                 raise CheckFailedError(
@@ -115,14 +111,8 @@ class _Both:
             self.compared += mine.size
 
     def put(self, tensor: str, vectors: Data) -> None:
-        self.ours.put(tensor, vectors)
+        super().put(tensor, vectors)
         self.others.put(tensor, vectors)
-
-    def take(self, tensor: str) -> Data:
-        return self.ours.take(tensor)
-
-    def read(self, tensor: str) -> Data:
-        return self.ours.read(tensor)
 
 
 def cycle_rows(run: CycleRun) -> dict[str, Any]:

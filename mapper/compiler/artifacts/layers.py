@@ -15,17 +15,11 @@ from hw.npu.isa.table import Instruction
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Conv
 from mapper.compiler.memory.planner import Region, blocks_of
+from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.steps import Step, unit_of
 from mapper.compiler.tiling.units import CAUSES, waits_of
 
 MOST_BARS = 400  # per unit in the timeline; shorter gaps are closed
-
-
-class LayerSpan(NamedTuple):
-    """The instructions of a layer: index of the first, and end."""
-
-    first: int
-    stop: int
 
 
 class ProgramRun(NamedTuple):
@@ -50,14 +44,12 @@ class ProgramRun(NamedTuple):
         return cls(steps, program, timeline, units, waits_of(program, timeline), shape)
 
 
-def parts_of(ends: Sequence[int]) -> list[LayerSpan]:
+def parts_of(ends: Sequence[int]) -> list[Span]:
     """Return the instructions of each layer, from the layer ends."""
-    return [LayerSpan(first, end) for first, end in zip([0, *ends], ends, strict=False)]
+    return [Span(first, end) for first, end in zip([0, *ends], ends, strict=False)]
 
 
-def layer_row(
-    macro: Macro, part: LayerSpan, region: Region | None, run: ProgramRun
-) -> dict[str, Any]:
+def layer_row(macro: Macro, part: Span, region: Region | None, run: ProgramRun) -> dict[str, Any]:
     """Return the report row of a layer: description, result and cost.
 
     region : region of its result, if that stays on the core
@@ -65,7 +57,7 @@ def layer_row(
     Cycles and busy shares count from the end of the previous layers to its own end; stalls are
     before its own instructions.
     """
-    own = slice(part.first, part.stop)
+    own = slice(*part)
     start, end = (getattr(run.timeline, name)[own] for name in ("start", "end"))
     units = run.units[own]
     first, last = int(start.min(initial=0)), int(end.max(initial=0))

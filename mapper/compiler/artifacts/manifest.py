@@ -20,7 +20,7 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -88,6 +88,11 @@ class CompiledFolder(NamedTuple):
     def chip(self) -> Chip:
         """Chip that it was compiled for."""
         return from_fields(self.manifest["chip"], f"{self.path}: chip")
+
+    @property
+    def shape(self) -> NpuShape:
+        """Cores of the chip."""
+        return NpuShape(**self.manifest["shape"])
 
     @property
     def link(self) -> HostLink:
@@ -174,7 +179,6 @@ def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:
     columns, cores = target.shape.columns, []
     for one in compiled.codes:
         x, y = one.place
-        counts = [list(pair) for pair in sorted(one.links.counts.items())]
         brought = [
             {"stream": each.stream, "slots": each.slots, "runs": [list(run) for run in each.runs]}
             for each in one.links.brought
@@ -184,22 +188,19 @@ def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:
                 "x": x,
                 "y": y,
                 "file": program_file(one.place),
-                "streams": counts,
+                "streams": [list(pair) for pair in sorted(one.links.counts.items())],
                 "brought": brought,
             }
         )
-    functions = []
-    for number, (name, one_) in enumerate(
-        zip(compiled.partition.names(), compiled.partition.functions, strict=True)
-    ):
-        functions.append(
-            {
-                "name": name,
-                "spans": [list(code.spans[number]) for code in compiled.codes],
-                "inputs": [tensor.name for tensor in one_.inputs],
-                "results": [tensor.name for tensor in one_.results],
-            }
-        )
+    functions = [
+        {
+            "name": compiled.partition.names()[number],
+            "spans": [list(code.spans[number]) for code in compiled.codes],
+            "inputs": [tensor.name for tensor in one.inputs],
+            "results": [tensor.name for tensor in one.results],
+        }
+        for number, one in enumerate(compiled.partition.functions)
+    ]
     return {
         "schema": SCHEMA,
         "tool": f"mapper {version()}",
@@ -251,7 +252,6 @@ def _layers(compiled: Compiled) -> list[dict[str, Any]]:
 
     end : for each core, the end of the instructions for it or earlier layers
     """
-    after = _ends(compiled)
     ends: dict[Tensor, tuple[int, int]] = {}  # function, and macro node
     sources: dict[Tensor, tuple[str, ...]] = {}
     for number, one in enumerate(compiled.partition.functions):
@@ -269,24 +269,19 @@ def _layers(compiled: Compiled) -> list[dict[str, Any]]:
             "map": tensor.name,
             "nodes": list(names),
             "function": ends[tensor][0],
-            "end": after(*ends[tensor]),
+            "end": _ends(compiled, *ends[tensor]),
         }
         for tensor, names in sources.items()
     ]
 
 
-def _ends(compiled: Compiled) -> Callable[[int, int], list[int]]:
-    """Return a function that gives the end of a macro node's instructions for each core."""
-
-    def after(function: int, number: int) -> list[int]:
-        found = []
-        for code in compiled.codes:
-            begin = code.spans[function][0]
-            done = [end for at, end in zip(code.numbers, code.ends, strict=True) if at <= number]
-            found.append(max(begin, *done, begin))
-        return found
-
-    return after
+def _ends(compiled: Compiled, function: int, number: int) -> list[int]:
+    """Return the end of a macro node's instructions for each core."""
+    found = []
+    for code in compiled.codes:
+        done = [end for at, end in zip(code.numbers, code.ends, strict=True) if at <= number]
+        found.append(max([code.spans[function][0], *done]))
+    return found
 
 
 def _value(item: tuple[str, View]) -> dict[str, Any]:
@@ -326,8 +321,8 @@ def read_folder(folder: Path) -> CompiledFolder:
         }
         weights = None
         if WEIGHTS in data:
-            rows, columns = manifest["shape"]["rows"], manifest["shape"]["columns"]
-            weights = np.frombuffer(data[WEIGHTS], np.int8).reshape(-1, rows, columns)
+            size = manifest["shape"]["rows"], manifest["shape"]["columns"]
+            weights = np.frombuffer(data[WEIGHTS], np.int8).reshape(-1, *size)
         for name in (RECORDS, MODEL):
             if name not in data:
                 raise MapperError(f"{folder / name}: is missing; compile the model again")

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.execute import Frame, NpuChip, run_frames
 from chipsim.npu.records import STREAMS, Program
 from mapper.compiler.artifacts.manifest import CompiledFolder, as_damage, program_file
@@ -132,7 +131,7 @@ class Machine:
 
     def __init__(self, folder: CompiledFolder) -> None:
         self.folder = folder
-        self.shape = NpuShape(**folder.manifest["shape"])
+        self.shape = folder.shape
         self.maps = _by_name(folder.manifest["maps"])
         self.results = _by_name(folder.manifest["host_maps"])
         self.chip = NpuChip(

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.artifacts.checks.areas import MapPlace
 from mapper.compiler.artifacts.checks.checker import (
     CompleteMap,
@@ -45,18 +44,13 @@ def vectors_in(one: dict[str, Any]) -> NDArray[np.int64]:
         return np.arange(one["address"], one["address"] + int(one["vectors"]))
     _, rows, columns, _ = one["shape"]
     row, pixel = one["strides"]
-    blocks = _pixel_vectors(one)
+    blocks = int(one["pixel"])  # vectors per pixel
     found = np.arange(rows)[:, None, None] * row + np.arange(columns)[:, None] * pixel
     places = np.arange(blocks)
     if one["high"]:
         low = places[: blocks // 2]
         places = np.concatenate([low, low + one["high"]])
     return (one["address"] + found + places).ravel()
-
-
-def _pixel_vectors(one: dict[str, Any]) -> int:
-    """Return the vectors per pixel of a map of the manifest."""
-    return int(one["pixel"])
 
 
 def _presets(folder: CompiledFolder, place: tuple[int, int]) -> list[NDArray[np.int64]]:
@@ -89,10 +83,9 @@ def _maps(folder: CompiledFolder, place: tuple[int, int]) -> list[MapPlace]:
     for one in folder.manifest["maps"]:
         if tuple(one["core"]) == place and not one["planes"]:
             _, height, width, _ = one["shape"]
-            blocks = _pixel_vectors(one) // (2 if one["high"] else 1)
+            blocks = int(one["pixel"]) // (2 if one["high"] else 1)
             row, pixel = one["strides"]
-            place_of = MapPlace(one["address"], height, width, blocks, row, pixel, one["pad"])
-            found.append(place_of)
+            found.append(MapPlace(one["address"], height, width, blocks, row, pixel, one["pad"]))
     return found
 
 
@@ -126,7 +119,7 @@ def verify_compiled(folder: CompiledFolder, made: bool = False) -> dict[str, Any
     Raises `CheckFailedError` that names program and instruction.
     """
     records = {} if made else {"macro records": verify_records(folder)}
-    shape = NpuShape(**folder.manifest["shape"])
+    shape = folder.shape
     instructions = 0
     declared, programs = {}, {}
     for place, image in folder.images.items():

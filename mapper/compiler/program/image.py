@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from chipsim.npu.records import Program
 from hw.npu.isa.encoding import decode_micro_ops, decode_program
+from hw.npu.isa.table import INSTRUCTION_BYTES, Instruction, decode
 from mapper.compiler.program.sections import Sort, pack_sections, unpack_sections
 from mapper.errors import MapperError
 
@@ -57,6 +58,14 @@ class Image(NamedTuple):
         """Addresses of the vectors that are set before the first frame."""
         runs = [np.arange(first, first + count) for first, count in self.runs]
         return np.concatenate([np.zeros(0, np.int64), *runs])
+
+    def decoded(self, where: str = "") -> list[Instruction]:
+        """Return the instructions; where : prefix of the offset in errors"""
+        data = self.instructions
+        return [
+            decode(data[at : at + INSTRUCTION_BYTES], f"{where}offset {at}")
+            for at in range(0, len(data), INSTRUCTION_BYTES)
+        ]
 
     def filled(self) -> NDArray[np.uint8]:
         """Return the memory up to the last preset vector, or the whole external memory."""

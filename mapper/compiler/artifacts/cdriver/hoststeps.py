@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.artifacts.cdriver.writer import CoreStep, Sources
 from mapper.compiler.artifacts.manifest import CompiledFolder
 from mapper.errors import MapperError
@@ -19,7 +18,7 @@ def driver_of(folder: CompiledFolder) -> Sources:
 
     Raises `MapperError` that names a host node that cores depend on: main.c has no ONNX runtime.
     """
-    shape = NpuShape(**folder.manifest["shape"])
+    shape = folder.shape
     steps = list(_steps(folder))
     values = next(step for step in folder.host if step["do"] == "quantise")["shape"]
     begins = {

@@ -232,13 +232,10 @@ def _steps(steps: Sequence[CoreStep]) -> Iterable[str]:
 
 def _sent(sources: Sources) -> int:
     """Return an upper bound of the vectors that cores send to the host per frame."""
-    from hw.npu.isa.table import decode
-
     total = 0
     dual = sources.shape.multiplier == "dual"
     for place, image in sources.images.items():
-        for at in range(0, len(image.instructions), 16):
-            one = decode(image.instructions[at : at + 16], f"core {place}: offset {at}")
+        for one in image.decoded(f"core {place}: "):
             if one.op == "STORE" and one.kind in ("HOST", "PARTIAL_HOST"):
                 f = one.fields
                 each = 1 + dual if one.kind == "HOST" else vectors_of_entry(sources.shape)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.npu.isa.encoding import decode_micro_ops
-from hw.npu.isa.table import Instruction, decode
+from hw.npu.isa.table import Instruction
 from mapper.compiler.artifacts.loops.listing import LISTED
 from mapper.compiler.artifacts.loops.nests import Loop, Rows, offsets_of
 from mapper.compiler.artifacts.loops.words import BUFFERS, STAGES, Code, Word, words_of_text
@@ -54,8 +54,7 @@ def _joined(visits: Iterable[Visit]) -> dict[str, Rows]:
 def program_visits(image: Image) -> Iterator[Visit]:
     """Yield the addresses that a program visits, instruction by instruction."""
     micro_ops = decode_micro_ops(image.micro_ops, "micro-ops").astype(np.int64)
-    for at in range(0, len(image.instructions), 16):
-        one = decode(image.instructions[at : at + 16], f"offset {at}")
+    for one in image.decoded():
         if one.op == "LOAD" and one.kind in LISTED:
             yield _area(one, "input", "src")
         elif one.op == "GEMM":
