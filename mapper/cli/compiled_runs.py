@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.table import Table
 
+    from mapper.compiler.artifacts.contents import Clipped
     from mapper.compiler.artifacts.manifest import CompiledFolder
-    from mapper.compiler.artifacts.simulate import Clipped, Compared, Maps
+    from mapper.compiler.artifacts.simulate import Compared, Maps
     from storage.samples import Samples
 
 CLOCK = 500.0  # default, MHz
@@ -75,6 +76,7 @@ def _run_samples(options: argparse.Namespace, folder: CompiledFolder, samples: S
     from mapper.cli import compile_tables
     from mapper.cli.cycling import cycle_tables
     from mapper.compiler.artifacts.chip_cycles import CHECKED
+    from mapper.compiler.artifacts.contents import clipped_inputs
     from mapper.compiler.artifacts.dump import Dump
     from mapper.compiler.artifacts.judge.folders import Judged, require_right
     from mapper.compiler.artifacts.report import add_simulation, read_report
@@ -83,7 +85,6 @@ def _run_samples(options: argparse.Namespace, folder: CompiledFolder, samples: S
         Compared,
         Digest,
         Machine,
-        clipped_inputs,
         simulate,
     )
     from mapper.compiler.quantisation.score import require_classes

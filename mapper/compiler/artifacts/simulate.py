@@ -50,30 +50,6 @@ class Outcome(NamedTuple):
     compared: list[Compared]
 
 
-class Clipped(NamedTuple):
-    """Number of input values outside the range of the input scale. low, high : the range"""
-
-    values: int
-    low: float
-    high: float
-
-
-def clipped_inputs(folder: CompiledFolder, samples: NDArray[np.float32]) -> Clipped | None:
-    """Return how many sample values are clipped by host quantisation; None if the input has no
-    scale.
-    """
-    name = next(iter(folder.graph.inputs))
-    for step in folder.host:
-        if step["do"] == "quantise" and step["value"] == name and not step.get("levels"):
-            half = 1 << (step["bits"] - 1)
-            ends = (np.array([-half, half - 1]) - step["zero_point"]).astype(np.float32)
-            steps = np.rint(samples / np.float32(step["scale"]))
-            outside = int(((steps < ends[0]) | (steps > ends[1])).sum())
-            low, high = (float(end * np.float32(step["scale"])) for end in ends)
-            return Clipped(outside, low, high)
-    return None
-
-
 class Digest:
     """SHA-256 of core results: frame by frame, map by map, little-endian integers.
 

@@ -93,12 +93,9 @@ class _Planner:
         self._fill_gaps(boxes)
         for place, core in self.cores.items():
             self._keep(core, boxes[place])
-        for core in self.cores.values():
-            self._feed(core)
-        for core in self.cores.values():
-            self._number_streams(core)
-        for core in self.cores.values():
-            self._place(core)
+        for of_core in (self._feed, self._number_streams, self._place):
+            for core in self.cores.values():
+                of_core(core)
         results = self._results()
         plans = {place: self._plan(core, results) for place, core in self.cores.items()}
         slots = {
@@ -330,10 +327,10 @@ class _Planner:
     def _local(self, one: Sliced, some: Box) -> tuple[Span, Span]:
         """Return a box of the owner as rows and blocks of a part of a feature map."""
         box = self.homes.box(one.whole, one.held)
-        rows = Span(some.rows.first - box.rows.first, some.rows.stop - box.rows.first)
+        rows = some.rows.moved(-box.rows.first)
         if self.homes.of(one.whole).columns > 1:
             return rows, Span(0, pixel_vectors(one.part, self.shape.columns))
-        return rows, Span(some.blocks.first - box.blocks.first, some.blocks.stop - box.blocks.first)
+        return rows, some.blocks.moved(-box.blocks.first)
 
     def _links(self, core: _Core) -> CoreLinks:
         given, brought = [], []

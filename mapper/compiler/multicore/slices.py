@@ -117,7 +117,7 @@ class _Slicer:
         outputs = [Sliced(macro.output, nodes[-1].output, last)]
         copies = []
         for tensor in macro.copies:
-            copies.append(_part(tensor, last))
+            copies.append(part_of(tensor, last))
             outputs.append(Sliced(tensor, copies[-1], last))
         sign = None
         if macro.sign is not None:
@@ -132,7 +132,7 @@ class _Slicer:
         assert isinstance(operator, ops.WindowColumns)
         taken = needed(rows, operator.window, 0)
         data = self._input(node.inputs[0], taken, Span(0, node.inputs[0].channels))
-        made = _part(node.output, Held(rows, Span(0, node.output.channels)))
+        made = part_of(node.output, Held(rows, Span(0, node.output.channels)))
         self.parts[node.output] = made
         window = _cut(operator.window, taken, node.inputs[0].height)
         return Node(ops.WindowColumns(window), [data], [made], node.sources)
@@ -143,14 +143,9 @@ class _Slicer:
         inputs = []
         for tensor in node.inputs:
             if tensor.value is not None:
-                value = (
-                    tensor.value
-                    if self.whole
-                    else tensor.value[self.channels.first :][: self.channels.size]
-                )
-                inputs.append(
-                    replace(tensor, value=value, shape=(value.shape[0], *tensor.shape[1:]))
-                )
+                value = tensor.value if self.whole else tensor.value[slice(*self.channels)]
+                shape = (value.shape[0], *tensor.shape[1:])
+                inputs.append(replace(tensor, value=value, shape=shape))
             elif tensor in self.parts:
                 inputs.append(self.parts[tensor])
             else:
@@ -160,7 +155,7 @@ class _Slicer:
             operator = replace(operator, window=_cut(window, taken, node.inputs[0].height))
         if isinstance(operator, ops.Conv) and operator.groups > 1 and not self.whole:
             operator = replace(operator, groups=self.channels.size)
-        made = _part(node.output, Held(rows, self.channels))
+        made = part_of(node.output, Held(rows, self.channels))
         self.parts[node.output] = made
         return Node(self._operator(operator, rows), inputs, [made], node.sources)
 
@@ -176,7 +171,7 @@ class _Slicer:
         for one in self.inputs:
             if one.whole is tensor and one.held == held:
                 return one.part
-        part = _part(tensor, held)
+        part = part_of(tensor, held)
         self.inputs.append(Sliced(tensor, part, held))
         return part
 
@@ -185,10 +180,7 @@ class _Slicer:
         if isinstance(operator, ops.Requantise):
             return ops.Requantise(self._how(operator.how, rows))
         if isinstance(operator, ops.Threshold) and not self.whole:
-            least, flip = (
-                one[self.channels.first : self.channels.stop]
-                for one in (operator.least, operator.flip)
-            )
+            least, flip = (one[slice(*self.channels)] for one in (operator.least, operator.flip))
             return ops.Threshold(least, flip)
         return operator
 
@@ -196,9 +188,9 @@ class _Slicer:
         def cut(value: NDArray[np.int64]) -> NDArray[np.int64]:
             found = np.asarray(value)
             if found.ndim == 3:
-                found = found[rows.first : rows.stop]
+                found = found[slice(*rows)]
             if found.ndim and found.shape[-1] > 1:
-                found = found[..., self.channels.first : self.channels.stop]
+                found = found[..., slice(*self.channels)]
             return found
 
         def factor(one: Multiplier) -> Multiplier:
@@ -213,7 +205,7 @@ class _Slicer:
 
 
 def _inside(rows: Span, height: int) -> Span:
-    return Span(max(0, rows.first), min(rows.stop, height))
+    return rows.meet(Span(0, height))
 
 
 def _cut(window: ops.Window, rows: Span, height: int) -> ops.Window:
@@ -222,6 +214,7 @@ def _cut(window: ops.Window, rows: Span, height: int) -> ops.Window:
     return replace(window, pad=pad)
 
 
-def _part(tensor: Tensor, held: Held) -> Tensor:
+def part_of(tensor: Tensor, held: Held) -> Tensor:
+    """Return a part of a feature map as a separate tensor."""
     frames, _, width, _ = tensor.shape
     return replace(tensor, shape=(frames, held.rows.size, width, held.channels.size), address=None)
