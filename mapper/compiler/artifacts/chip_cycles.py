@@ -20,17 +20,15 @@ from chipsim.npu.mesh_report import SIDES, ChipReport, chip_report
 from chipsim.npu.mesh_run import Advance, CoreWork, MeshTimes, run_mesh
 from chipsim.npu.records import Op
 from chipsim.npu.replay import Bytes, in_turn, overlapped
-from hw.npu.isa.table import INSTRUCTION_BYTES, MICRO_OP_BYTES
 from mapper.compiler.artifacts.layers import bars_of
 from mapper.compiler.artifacts.manifest import CompiledFolder
 from mapper.compiler.artifacts.simulate import FrameCores, Machine, programs_of
-from mapper.compiler.multicore.meshed import CoreFeeds, HostSide, mesh_chip
-from mapper.compiler.program.links import Brought
+from mapper.compiler.multicore.meshed import HostSide, mesh_chip
+from mapper.compiler.program.links import Brought, CoreLinks
 from mapper.errors import CheckFailedError
 
 CHECKED = 3
 """Frames whose data is checked: from the third on, both slots are reused."""
-HEADER_BYTES = 8
 FRAMES = 20
 """Default number of frames."""
 DRAWN, MOST_BARS = 4, 200
@@ -80,12 +78,12 @@ def chip_of(folder: CompiledFolder) -> MeshChip:
     mesh = Mesh(folder.chip.width, folder.chip.height)
     programs = programs_of(folder)
     feeds = {
-        (one["x"], one["y"]): CoreFeeds(
-            one["streams"],
-            [
+        (one["x"], one["y"]): CoreLinks(
+            brought=tuple(
                 Brought(each["stream"], each["slots"], tuple(map(tuple, each["runs"])))
                 for each in one["brought"]
-            ],
+            ),
+            counts=dict(one["streams"]),
         )
         for one in folder.manifest["cores"]
     }
@@ -102,17 +100,11 @@ def loading_flits(folder: CompiledFolder) -> int:
 
     shape = folder.shape
     bits = {memory: each for memory, (each, _) in word_bits(shape).items()}
+    memories = (Loaded.IM, Loaded.UM, Loaded.WM, Loaded.PM, Loaded.HM, Loaded.FM)
     found = len(folder.images)
     for image in folder.images.values():
-        words = {
-            Loaded.FM: len(image.maps),
-            Loaded.WM: len(image.weights),
-            Loaded.PM: len(image.parameters),
-            Loaded.UM: len(image.micro_ops) // MICRO_OP_BYTES,
-            Loaded.IM: len(image.instructions) // INSTRUCTION_BYTES,
-            Loaded.HM: len(image.headers) // HEADER_BYTES,
-        }
-        found += sum(count * -(-bits[one] // shape.payload_bits) for one, count in words.items())
+        words = zip(memories, image.counts.values(), strict=True)
+        found += sum(count * -(-bits[one] // shape.payload_bits) for one, count in words)
     return found + sum(len(one["streams"]) for one in folder.manifest["cores"])
 
 

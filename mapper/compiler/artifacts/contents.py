@@ -10,14 +10,11 @@ from numpy.typing import NDArray
 
 from chipsim.npu.records import KINDS, Op
 from hw.npu.isa.encoding import decode_program
-from hw.npu.isa.table import INSTRUCTION_BYTES, MICRO_OP_BYTES
 from mapper.compiler.artifacts.manifest import MOST_FILE, RECORDS, CompiledFolder
 from mapper.compiler.codegen.macros.file import MACROS, record_count
 from mapper.compiler.codegen.macros.listing import contents
 from mapper.compiler.program.image import MAGIC, Image, unpack_image
 from storage.files import open_input, read_input
-
-HEADER_BYTES = 8
 
 
 def is_program(path: Path) -> bool:
@@ -60,12 +57,7 @@ def image_contents(image: Image, where: str) -> dict[str, Any]:
         "npu": image.info["shape"].get("name"),
         "rows": image.info["shape"]["rows"],
         "columns": image.info["shape"]["columns"],
-        "instructions": len(image.instructions) // INSTRUCTION_BYTES,
-        "micro_ops": len(image.micro_ops) // MICRO_OP_BYTES,
-        "weight_words": len(image.weights),
-        "parameter_words": len(image.parameters),
-        "headers": len(image.headers) // HEADER_BYTES,
-        "preset_vectors": len(image.maps),
+        **image.counts,
         "kinds": kinds,
     }
 

@@ -14,9 +14,9 @@ from hw.npu.isa.encoding import encode_micro_ops, encode_program
 from hw.npu.isa.table import Instruction
 from mapper.compiler.codegen.macros.encode import Layers
 from mapper.compiler.codegen.macros.file import require_canonical, unpack_layers
-from mapper.compiler.codegen.program import host_words, steps_of
+from mapper.compiler.codegen.program import host_words, linked_cores, steps_of
 from mapper.compiler.program.image import Image
-from mapper.compiler.program.links import NO_LINKS, Others, freed_for, sent_to
+from mapper.compiler.program.links import NO_LINKS
 from mapper.compiler.program.presets import Preset
 from mapper.compiler.program.sections import split_files
 from mapper.compiler.program.tables import Tables
@@ -97,15 +97,12 @@ def images_of_records(data: bytes, where: str) -> Remade:
 
 def _made(layers: list[Layers], parts: list[bytes]) -> Remade:
     all_ = [steps_of(one, part) for one, part in zip(layers, parts, strict=True)]
-    steps = [made.emitter.steps for made in all_]
-    cores = list(zip(steps, [one.links for one in layers], strict=True))
+    if len(layers) > 1 or layers[0].links != NO_LINKS:
+        cores = [(one.core, made, one.links) for one, made in zip(layers, all_, strict=True)]
+        all_ = [made for made, _ in linked_cores(cores)]
     images = []
     words: list[NDArray[np.int64]] = []
-    for one, made_ in zip(layers, all_, strict=True):
-        made = made_
-        if len(layers) > 1 or one.links != NO_LINKS:
-            comes = sent_to(one.core, steps) | one.links.comes
-            made, _ = made_.linked(one.links, Others(comes, freed_for(one.core, cores)))
+    for one, made in zip(layers, all_, strict=True):
         words += made.emitter.streams.words
         whole = [0, *made.ends]
         spans = [(whole[first], whole[stop]) for first, stop in one.functions]

@@ -5,6 +5,7 @@ The choices are stored as macro records, and instructions are generated from the
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,7 +21,15 @@ from mapper.compiler.codegen.macros.file import MACROS, pack_layers, unpack_laye
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region, memory_use
-from mapper.compiler.program.links import NO_LINKS, CoreLinks, Others, Place, linked
+from mapper.compiler.program.links import (
+    NO_LINKS,
+    CoreLinks,
+    Others,
+    Place,
+    freed_for,
+    linked,
+    sent_to,
+)
 from mapper.compiler.program.presets import Preset
 from mapper.compiler.program.steps import Step, with_tokens
 from mapper.compiler.program.tables import MICRO_OPS, TableFullError
@@ -107,6 +116,17 @@ class Emitted(NamedTuple):
         for begin, stop in spans:
             found += with_tokens(self.emitter.steps[begin:stop], sizes)
         return found
+
+
+def linked_cores(
+    cores: Sequence[tuple[Place, Emitted, CoreLinks]],
+) -> Iterator[tuple[Emitted, CoreLinks]]:
+    """Yield the programs of all cores of a chip with waits and credits, and their links."""
+    all_ = [(made.emitter.steps, links) for _, made, links in cores]
+    steps = [one for one, _ in all_]
+    for place, made, links in cores:
+        comes = sent_to(place, steps) | links.comes
+        yield made.linked(links, Others(comes, freed_for(place, all_)))
 
 
 def emitted(

@@ -112,6 +112,10 @@ class Homes:
         first = self.blocks(place.owner, Span(place.channel, place.channel)).first
         return Box(rows, self.blocks(tensor, held.channels).moved(first))
 
+    def kept(self, one: Sliced) -> Kept:
+        """Return the region of a part of a map alone."""
+        return Kept(self.of(one.whole).owner, self.box(one.whole, one.held))
+
     def held(self, tensor: Tensor, box: Box) -> Held | None:
         """Return the part of a map inside a box of its owner, or None."""
         some = self.whole(tensor).meet(box)

@@ -272,7 +272,7 @@ def taken_rows(whole: Whole, homes: Homes, lanes: int) -> list[Span]:
         found[number] = Span(first, stop)
         extent = Span(0, blocks_of(macro.output.channels, lanes))
         for one in slice_macro(macro, found[number], extent, lanes).inputs:
-            take(homes.of(one.whole).owner, homes.box(one.whole, one.held))
+            take(*homes.kept(one))
     return [found[number] for number in range(len(whole.macros))]
 
 

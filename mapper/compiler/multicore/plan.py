@@ -129,8 +129,8 @@ class _Planner:
         )
 
     def _even_box(self, one: Sliced) -> tuple[Tensor, Box]:
-        owner = self.homes.of(one.whole).owner
-        return owner, self._even(owner, self.homes.box(one.whole, one.held))
+        owner, box = self.homes.kept(one)
+        return owner, self._even(owner, box)
 
     def _boxes(self, core: _Core) -> dict[Tensor, list[Box]]:
         """Return the inputs of a core's layers, by owner, as disjoint boxes."""
@@ -172,8 +172,8 @@ class _Planner:
         made: dict[Tensor, list[Box]] = {}
         for core in self.cores.values():
             for one in (one for each in core.slices for one in each.outputs):
-                owner = self.homes.of(one.whole).owner
-                made.setdefault(owner, []).append(self.homes.box(one.whole, one.held))
+                owner, box = self.homes.kept(one)
+                made.setdefault(owner, []).append(box)
         for owner, parts in made.items():
             takers = [(place, box) for place in boxes for box in boxes[place].get(owner, [])]
             to_host = [self.host[owner]] if owner in self.host else []
@@ -189,7 +189,7 @@ class _Planner:
 
     def _regions_of(self, one: Sliced) -> Iterator[tuple[_Core, Hashable, Box]]:
         """Yield the regions that a part of a result is sent to, and the common box."""
-        owner, box = self.homes.of(one.whole).owner, self.homes.box(one.whole, one.held)
+        owner, box = self.homes.kept(one)
         for core in self.cores.values():
             for key, kept in core.kept.items():
                 if kept.owner is owner and (some := kept.box.meet(box)) is not None:

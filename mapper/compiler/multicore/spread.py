@@ -5,39 +5,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
-from chipsim.chip.npu_shape import NpuShape
 from chipsim.noc.mesh import Mesh
-from chipsim.npu.arrivals import HostLink
 from chipsim.npu.causes import CAUSES
 from chipsim.npu.mesh_chip import MeshChip
 from chipsim.npu.mesh_report import chip_report
 from chipsim.npu.mesh_run import MeshTimes, run_mesh
-from hw.npu.isa.table import Instruction
-from mapper.compiler.codegen.builder import Choices, MemoryPlan
+from mapper.compiler.codegen.builder import MemoryPlan
 from mapper.compiler.codegen.code import CoreCode, Lying
 from mapper.compiler.codegen.placement import plan_weights
-from mapper.compiler.codegen.program import CoreTarget, Emitted, emitted, require_instructions
+from mapper.compiler.codegen.program import (
+    CoreTarget,
+    Emitted,
+    emitted,
+    linked_cores,
+    require_instructions,
+)
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.multicore.costs import PartCosts
 from mapper.compiler.multicore.job import CompileJob, Made, ports_of
-from mapper.compiler.multicore.meshed import CoreFeeds, HostSide, mesh_chip
+from mapper.compiler.multicore.meshed import HostSide, mesh_chip
 from mapper.compiler.multicore.period import Grouped, Line, Way, taken_rows, turns
-from mapper.compiler.multicore.pieces import ChipPlan, CorePlan, MacroPiece, MapPart
+from mapper.compiler.multicore.pieces import ChipPlan, MacroPiece, MapPart
 from mapper.compiler.multicore.placement import cores_of
 from mapper.compiler.multicore.plan import plan_cores
 from mapper.compiler.multicore.room import require_room_on_several, whole_of
 from mapper.compiler.multicore.tries import Tried, best_of, each, earliest, tried
 from mapper.compiler.multicore.vertices import vertices_of
 from mapper.compiler.program.image import program_of
-from mapper.compiler.program.links import Others, Place, freed_for, sent_to
+from mapper.compiler.program.links import CoreLinks, Place
 from mapper.compiler.program.presets import Preset
-from mapper.compiler.settings import WeightRule
 from mapper.compiler.stages import stage
 from mapper.errors import DoesNotFitError
 
@@ -152,10 +153,7 @@ def _run(made: Made, chip: Chip, job: CompileJob) -> tuple[MeshChip, MeshTimes]:
     programs = {
         code.place: program_of(code.image(job.shape), f"core {code.place}") for code in made.codes
     }
-    feeds = {
-        code.place: CoreFeeds(list(code.links.counts.items()), code.links.brought)
-        for code in made.codes
-    }
+    feeds = {code.place: code.links for code in made.codes}
     mesh, host = Mesh(chip.width, chip.height), HostSide(made.ports, job.link)
     meshed = mesh_chip(job.shape, mesh, programs, feeds, host)
     return meshed, run_mesh(meshed, FRAMES)
@@ -177,22 +175,8 @@ def on_cores(
     with stage("feature memory"):
         plan = plan_cores(whole_of(job), placed, job.shape, ports)
     with stage("instructions"):
-        programs = chip_programs(plan, job.shape, job.choices, job.settings.weights, log)
-    with stage("cycles"):
-        codes = _codes(plan, programs, job.link)
-    return Made(codes, [_lying(one) for one in plan.results], programs.host_words, ports)
-
-
-def _codes(plan: ChipPlan, programs: ChipPrograms, link: HostLink) -> list[CoreCode]:
-    return [
-        CoreCode.of(
-            place, ([piece.macro for piece in one.plan.pieces], one.plan.macros),
-            ([_lying(part) for part in one.plan.parts], one.plan.used),
-            one.static_words, one.made, (one.program, [(0, len(one.program))]),
-            plan.cores[place].links, link,
-        )
-        for place, one in programs.cores.items()
-    ]  # fmt: skip
+        codes, words = chip_programs(plan, job, log)
+    return Made(codes, [_lying(one) for one in plan.results], words, ports)
 
 
 def _lying(part: MapPart) -> Lying:
@@ -206,52 +190,38 @@ def usable_places(chip: Chip) -> list[Place]:
     return [(core % chip.width, core // chip.width) for core in cores]
 
 
-class CoreProgram(NamedTuple):
-    """Program of a core. static_words : weight words that stay in the core"""
-
-    plan: CorePlan
-    made: Emitted
-    program: list[Instruction]
-    static_words: int
-
-
-class ChipPrograms(NamedTuple):
-    """Programs of all cores. host_words : streamed weights, shape (rows, columns) each"""
-
-    cores: dict[Place, CoreProgram]
-    host_words: list[NDArray[np.int64]]
-
-
 def chip_programs(
-    plan: ChipPlan, shape: NpuShape, choices: Choices, rule: WeightRule, log: list[str]
-) -> ChipPrograms:
-    """Generate the programs of all cores.
+    plan: ChipPlan, job: CompileJob, log: list[str]
+) -> tuple[list[CoreCode], list[NDArray[np.int64]]]:
+    """Generate the programs of all cores; return them, and the weight words that they stream,
+    shape (rows, columns) each.
 
     Raises `DoesNotFitError` that names the core, the memory and the layer.
     """
+    shape = job.shape
     words: list[NDArray[np.int64]] = []
-    unlinked: dict[Place, tuple[Emitted, int]] = {}
+    unlinked: list[tuple[Place, Emitted, CoreLinks]] = []
     for place, one in plan.cores.items():
         try:
-            weights = plan_weights(one.macros, shape, rule)
+            weights = plan_weights(one.macros, shape, job.settings.weights)
             memory = MemoryPlan(weights, stop=one.used, host_first=len(words), targets=one.targets)
             preset = Preset.filled(one.filled, shape.columns)
             core = CoreTarget(shape, one.regions, memory, one.links, place, preset)
-            made = emitted(one.macros, [(0, len(one.macros))], core, choices, log)
+            made = emitted(one.macros, [(0, len(one.macros))], core, job.choices, log)
         except DoesNotFitError as error:
             raise DoesNotFitError(f"core ({place[0]}, {place[1]}): {error}") from error
         words += made.emitter.streams.words
-        unlinked[place] = made, weights.static
-    steps = [made.emitter.steps for made, _ in unlinked.values()]
-    all_ = list(zip(steps, [plan.cores[place].links for place in unlinked], strict=True))
-    others = {
-        place: Others(sent_to(place, steps) | one.links.comes, freed_for(place, all_))
-        for place, one in plan.cores.items()
-    }
-    cores = {}
-    for place, (made, static) in unlinked.items():
-        whole, plan.cores[place].links = made.linked(plan.cores[place].links, others[place])
-        program = whole.program([(0, len(whole.emitter.steps))])
-        require_instructions(program, whole.emitter.steps, plan.cores[place].macros, shape)
-        cores[place] = CoreProgram(plan.cores[place], whole, program, static)
-    return ChipPrograms(cores, words)
+        unlinked.append((place, made, one.links))
+    codes = []
+    for (place, one), (made, links) in zip(plan.cores.items(), linked_cores(unlinked), strict=True):
+        steps = made.emitter.steps
+        program = made.program([(0, len(steps))])
+        require_instructions(program, steps, one.macros, shape)
+        numbers, maps = [piece.macro for piece in one.pieces], list(map(_lying, one.parts))
+        with stage("cycles"):
+            codes.append(CoreCode.of(
+                place, (numbers, one.macros), (maps, one.used),
+                made.emitter.memory.weights.static, made, (program, [(0, len(program))]), links,
+                job.link,
+            ))  # fmt: skip
+    return codes, words

@@ -112,8 +112,8 @@ def flows_of(
         part = slice_macro(macro, piece.rows, piece.blocks, shape.columns)
         for side, found in ((part.outputs, made), (part.inputs, taken)):
             for one in side:
-                box = homes.box(one.whole, one.held)
-                found.setdefault(homes.of(one.whole).owner, []).append((number, box))
+                owner, box = homes.kept(one)
+                found.setdefault(owner, []).append((number, box))
     for tensors, found in ((whole.written, made), (whole.read, taken)):
         for tensor in tensors:
             found.setdefault(homes.of(tensor).owner, []).append((host, homes.whole(tensor)))

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from chipsim.npu.records import Program
 from hw.npu.isa.encoding import decode_micro_ops, decode_program
-from hw.npu.isa.table import INSTRUCTION_BYTES, Instruction, decode
+from hw.npu.isa.table import INSTRUCTION_BYTES, MICRO_OP_BYTES, Instruction, decode
 from mapper.compiler.program.sections import Sort, pack_sections, unpack_sections
 from mapper.errors import MapperError
 
 MAGIC = b"NPUCORE"
+HEADER_BYTES = 8
 PROGRAM = Sort(MAGIC, 1, "program of a core", ".npc", ("INFO", "IM", "UM", "WM", "BM", "XM", "FM"))
 
 
@@ -58,6 +59,18 @@ class Image(NamedTuple):
         """Addresses of the vectors that are set before the first frame."""
         runs = [np.arange(first, first + count) for first, count in self.runs]
         return np.concatenate([np.zeros(0, np.int64), *runs])
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Contents of each memory, in its words; of the feature memory: vectors that are set."""
+        return {
+            "instructions": len(self.instructions) // INSTRUCTION_BYTES,
+            "micro_ops": len(self.micro_ops) // MICRO_OP_BYTES,
+            "weight_words": len(self.weights),
+            "parameter_words": len(self.parameters),
+            "headers": len(self.headers) // HEADER_BYTES,
+            "preset_vectors": len(self.maps),
+        }
 
     def decoded(self, where: str = "") -> list[Instruction]:
         """Return the instructions; where : prefix of the offset in errors"""

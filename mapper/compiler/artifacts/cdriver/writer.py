@@ -160,10 +160,10 @@ def _arrays(sources: Sources) -> Iterable[str]:
     entries = []
     for number, (place, image) in enumerate(sources.images.items()):
         begins = ", ".join(map(str, sources.begins[place]))
-        words = np.frombuffer(image.instructions, "<u4")
+        program = np.frombuffer(image.instructions, "<u4")
         yield f"static const uint32_t instructions_{number}[][4] = {{"
         yield from (
-            f"{{{', '.join(f'{word:#x}u' for word in row)}}}," for row in words.reshape(-1, 4)
+            f"{{{', '.join(f'{word:#x}u' for word in row)}}}," for row in program.reshape(-1, 4)
         )
         yield "};"
         yield f"static const int begin_{number}[] = {{{begins}}};"
@@ -181,23 +181,21 @@ def _arrays(sources: Sources) -> Iterable[str]:
         for name, (kind, data) in memories.items():
             yield from _numbers(f"static const {kind} {name}_{number}[]", data)
         names = ", ".join(f"{name}_{number}" for name in memories)
-        counts = (
-            len(image.runs), len(image.weights), len(image.parameters),
-            len(image.micro_ops) // 8, len(image.headers) // 8,
-        )  # fmt: skip
+        of = image.counts
+        words = of["weight_words"], of["parameter_words"], of["micro_ops"], of["headers"]
         entries.append(
             f"    {{{place[0]}, {place[1]}, instructions_{number}, begin_{number}, "
-            f"preset_{number}, {names}, {', '.join(map(str, counts))}}},"
+            f"preset_{number}, {names}, {', '.join(map(str, (len(image.runs), *words)))}}},"
         )
     yield "static const struct core cores[CORES] = {"
     yield from entries
     yield "};"
     shape = sources.shape
-    words = sources.host_weights.reshape(-1, shape.rows * shape.columns)
-    if not len(words):
-        words = np.zeros((1, shape.rows * shape.columns), np.int8)
+    streamed = sources.host_weights.reshape(-1, shape.rows * shape.columns)
+    if not len(streamed):
+        streamed = np.zeros((1, shape.rows * shape.columns), np.int8)
     yield "static const int8_t host_weights[HOST_WORDS][ROWS * COLUMNS] = {"
-    yield from (f"{{{', '.join(map(str, word))}}}," for word in words.tolist())
+    yield from (f"{{{', '.join(map(str, word))}}}," for word in streamed.tolist())
     yield "};"
 
 

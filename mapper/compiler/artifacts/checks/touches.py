@@ -248,26 +248,24 @@ def _with_pairs(
         far["WM"] = distances.get("GEMM.wgt", 0) if kind == "DUAL_KERNEL" else 0
     elif kind == "INT16":
         far["WM"] = 1
-    reads, writes = (
-        [(memory, _paired(cells, far.get(memory, 0))) for memory, cells in some] for some in touches
-    )
-    return reads, writes
+    return _repeated(touches, far)
 
 
 def _in_slots(pp: int, touches: Touches) -> Touches:
     """Add the accesses of odd frames for maps with two slots."""
+    return _repeated(touches, {"FM": 1 << pp + 2} if pp else {})
+
+
+def _repeated(touches: Touches, far: Mapping[str, int]) -> Touches:
+    """Add the same accesses at a distance, by memory; none for a distance of 0."""
     reads, writes = (
         [
-            (memory, _paired(cells, (1 << pp + 2) if pp and memory == "FM" else 0))
+            (memory, np.concatenate([cells, cells + far[memory]]) if far.get(memory) else cells)
             for memory, cells in some
         ]
         for some in touches
     )
     return reads, writes
-
-
-def _paired(cells: Cells, distance: int) -> Cells:
-    return np.concatenate([cells, cells + distance]) if distance else cells
 
 
 def _threshold(f: Fields, small: SmallMemories) -> Touches:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hw.npu.isa.encoding import decode_micro_ops
 from hw.npu.isa.table import Instruction
-from mapper.compiler.artifacts.loops.listing import LISTED
+from mapper.compiler.artifacts.loops.listing import BIAS, LISTED, OUTPUT
 from mapper.compiler.artifacts.loops.nests import Loop, Rows, offsets_of
 from mapper.compiler.artifacts.loops.words import BUFFERS, STAGES, Code, Word, words_of_text
 from mapper.compiler.program.image import Image
@@ -85,9 +85,6 @@ def _products(one: Instruction, micro_ops: NDArray[np.int64]) -> Iterator[Visit]
     if f["init"] == 2:
         begun = f["bm"] + ops[ops[:, 5] == 1, 4]
         yield Visit("bias", np.repeat(begun, len(pixels)))
-
-
-INPUT, WEIGHTS, BIAS, OUTPUT = range(4)
 
 
 class Visit(NamedTuple):
