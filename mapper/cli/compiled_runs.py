@@ -215,8 +215,7 @@ def _hardware(
     options: argparse.Namespace, folder: CompiledFolder, samples: NDArray[np.float32]
 ) -> dict[str, int]:
     """Run samples in the Amaranth simulator; return the counts of equal bytes and cycles."""
-    from mapper.compiler.artifacts.chip_hardware import check_hardware
-    from mapper.compiler.artifacts.core_hardware import check_core
+    from mapper.compiler.artifacts.chip_hardware import check_core, check_hardware
 
     if folder.is_spread:
         return check_hardware(folder, samples)._asdict()

@@ -14,10 +14,10 @@ from hw.npu.isa.table import Instruction, MicroOp
 from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.codegen.alu import PARAMETERS, alu, alu_with
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
-from mapper.compiler.ir.node import Conv, Node, Sign, Threshold, Window
+from mapper.compiler.ir.node import Node, Sign, Threshold, Window
 from mapper.compiler.memory.planner import blocks_of, blocks_of_vector
 from mapper.compiler.numerics.binary import INT32_MOST, packed, unused_bits
-from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.inputs import Span, constants_of, conv_of
 from mapper.compiler.program.steps import Touch
 from mapper.compiler.program.tables import Tables, lanes_of
 
@@ -27,9 +27,7 @@ Int64 = NDArray[np.int64]
 def binary_constants(conv: Node, shape: NpuShape) -> tuple[Int64, Int64]:
     """Return the weights as bytes, shape (outputs, rows, columns, bytes), and the bias corrected
     for the unused bits of their vectors."""
-    weights, bias = conv.inputs[1].value, conv.inputs[2].value
-    assert weights is not None
-    assert bias is not None
+    weights, bias = constants_of(conv)
     outputs, kh, kw, inputs = weights.shape
     vectors = packed(weights, shape.columns).reshape(outputs, kh, kw, -1)
     return (
@@ -78,10 +76,8 @@ def _outside(
 
 def add_edges(core: ProgramBuilder, conv: Node, work: TileWork) -> None:
     """Correct the sums of a tile whose windows reach over the edges of a bit map."""
-    operator, data, weights = conv.operator, conv.inputs[0], conv.inputs[1].value
-    assert isinstance(operator, Conv)
-    assert weights is not None
-    edges = Edges(weights, operator.window, data.height, data.width)
+    data, window = conv.inputs[0], conv_of(conv).window
+    edges = Edges(constants_of(conv)[0], window, data.height, data.width)
     sums, (rows, columns), blocks = work.made, work.spans[1], work.tile.blocks
     words = blocks_of(core.shape.rows, PARAMETER_LANES)
 

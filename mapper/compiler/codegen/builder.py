@@ -18,9 +18,15 @@ from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region, memory_use, pixel_vectors
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.links import SentVectors, Target
-from mapper.compiler.program.reloads import ReloadArea, Reloaded
 from mapper.compiler.program.steps import Step, Touch, control, most_of, unit_of
-from mapper.compiler.program.tables import MICRO_OPS, PARAMETER_BYTES, PARAMETERS, Tables
+from mapper.compiler.program.tables import (
+    MICRO_OPS,
+    PARAMETER_BYTES,
+    PARAMETERS,
+    ReloadArea,
+    Reloaded,
+    Tables,
+)
 from mapper.compiler.settings import Dual, Schedule
 from mapper.compiler.tiling.tiles import Cut, Tile
 

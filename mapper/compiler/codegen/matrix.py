@@ -15,10 +15,11 @@ from mapper.compiler.codegen.kernels import Kernels, Words, place_kernels, taps_
 from mapper.compiler.codegen.loads import load_inputs, load_windows
 from mapper.compiler.codegen.pairs import Pass, kernel_pairs, plan_pairs
 from mapper.compiler.codegen.streams import ASKED
-from mapper.compiler.ir.node import Conv, Node, Window
+from mapper.compiler.ir.node import Node, Window
 from mapper.compiler.program.inputs import (
     KernelPart,
     Span,
+    conv_of,
     needed,
     parts_of,
     taken_blocks,
@@ -49,10 +50,8 @@ class KernelPiece(NamedTuple):
 
 def convolution(core: ProgramBuilder, node: Node) -> Product:
     """Return the tile function of a convolution; put its weights and bias in small memories."""
-    operator = node.operator
-    assert isinstance(operator, Conv)
     kernels = place_kernels(core.tables, node, core.macro.label, core.number in core.dynamic)
-    window = operator.window
+    window = conv_of(node).window
 
     def product(core: ProgramBuilder, work: TileWork, _: bool) -> bool:
         """Emit the sums of a tile; sums of several loads accumulate."""
@@ -193,8 +192,7 @@ class Products(NamedTuple):
 
 def _load(core: ProgramBuilder, node: Node, part: Pass, piece: KernelPiece) -> Entries:
     """Load the input pixels, or pairs of pixels, of some sums."""
-    assert isinstance(node.operator, Conv)
-    window = node.operator.window
+    window = conv_of(node).window
     if core.macro.windows is not None:
         return load_windows(core, core.macro.windows, part.rows, part.columns)
     area = LoadArea(
@@ -239,12 +237,11 @@ def _pieces(node: Node, work: TileWork, size: int) -> list[KernelPiece]:
 
     size : channels per block
     """
-    assert isinstance(node.operator, Conv)
     taken, most = taken_blocks(node, work.tile.blocks, size), work.cut.inputs
     return [
         KernelPiece(Span(at, min(at + most, taken.stop)), part)
         for at in range(taken.first, taken.stop, most)
-        for part in parts_of(node.operator.window, work.cut.kernel)
+        for part in parts_of(conv_of(node).window, work.cut.kernel)
     ]
 
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.kernels import Kernels
-from mapper.compiler.ir.node import Conv, Node
+from mapper.compiler.ir.node import Node
 from mapper.compiler.memory.planner import Region
-from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.inputs import Span, conv_of
 from mapper.compiler.program.steps import most_of
 
 _DIST = most_of("CTRL", "DIST")
@@ -93,8 +93,7 @@ def _pairs_along(node: Node, region: Region, work: TileWork, axis: int) -> list[
     with the next one in its row (axis 1). Rows or columns whose windows reach over an edge of the
     map are excluded: pairs must have equal padding."""
     rows, columns = spans = work.spans[1]
-    assert isinstance(node.operator, Conv)
-    stride = node.operator.window.stride[axis]
+    stride = conv_of(node).window.stride[axis]
     inner = _inside(node, spans[axis], axis)
     half = inner.size // 2
     stop = inner.first + 2 * half
@@ -112,8 +111,7 @@ def _pairs_along(node: Node, region: Region, work: TileWork, axis: int) -> list[
 
 def _inside(node: Node, span: Span, axis: int) -> Span:
     """Return the rows or columns of a span of the result whose windows are inside the map."""
-    assert isinstance(node.operator, Conv)
-    window, data = node.operator.window, node.inputs[0]
+    window, data = conv_of(node).window, node.inputs[0]
     before = (window.pad.top, window.pad.left)[axis]
     length, stride = (data.height, data.width)[axis], window.stride[axis]
     first = max(span.first, -(-before // stride))

@@ -9,15 +9,15 @@ previous one are done. It may arrive while other products use words already in m
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hw.npu.isa.table import Instruction
 from mapper.compiler.program.inputs import Span
-from mapper.compiler.program.reloads import replaced
 from mapper.compiler.program.steps import Touch, control, most_of
+from mapper.compiler.program.tables import replaced
 from mapper.errors import DoesNotFitError
 
 if TYPE_CHECKING:
@@ -29,13 +29,6 @@ ASKED = Touch("WQ", np.zeros(1, np.int64))
 """Token for the single stream that may be in transit."""
 
 Words = NDArray[np.int64]
-
-
-class Lying(NamedTuple):
-    """Location of words; fresh : they may still be in transit."""
-
-    words: Span
-    fresh: bool
 
 
 class Streams:
@@ -61,14 +54,17 @@ class Streams:
         if words <= self.size and self._next + words > self.stop:
             self._next = self.first
 
-    def bring(self, core: ProgramBuilder, key: Hashable, make: Callable[[], Words]) -> Lying:
-        """Return the location of words; request them unless they are in memory.
+    def bring(
+        self, core: ProgramBuilder, key: Hashable, make: Callable[[], Words]
+    ) -> tuple[Span, bool]:
+        """Return the location of words, and whether they may still be in transit; request them
+        unless they are in memory.
 
         make : returns the words, shape (words, rows, columns)
         """
         found = self._resident.get(key)
         if found is not None:
-            return Lying(found, fresh=False)
+            return found, False
         made = make()
         count = len(made)
         if count > min(self.size, MOST_WORDS):
@@ -90,4 +86,4 @@ class Streams:
         fields = {"dst": first, "words": count, "host": self._host[key]}
         writes = [Touch("WM", here.cells), ASKED]
         core.step(Instruction("LOAD", "WSTREAM", fields=fields), [], writes)
-        return Lying(here, fresh=True)
+        return here, True

@@ -11,7 +11,7 @@ from mapper.compiler.multicore.job import CompileJob
 from mapper.compiler.multicore.period import taken_rows
 from mapper.compiler.multicore.pieces import Whole
 from mapper.compiler.multicore.slices import slice_macro
-from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.inputs import Span, constants_of
 from mapper.compiler.program.tables import PARAMETER_BYTES, Tables
 from mapper.errors import DoesNotFitError
 
@@ -54,9 +54,7 @@ def _parameter_words(job: CompileJob) -> int:
                 stop = blocks_of(channels, job.shape.rows)
                 tables.add_record(how, channels, 0, stop, macro.label)
             elif isinstance(node.operator, Conv) and node.inputs[0].type != "bits":
-                bias = node.inputs[2].value
-                assert bias is not None
-                tables.add_bias(bias, macro.label)
+                tables.add_bias(constants_of(node)[1], macro.label)
     return len(tables.parameters)
 
 

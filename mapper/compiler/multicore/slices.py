@@ -18,7 +18,7 @@ from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.requantisation import Multiplier, Requantisation
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import blocks_of
-from mapper.compiler.program.inputs import Span, needed
+from mapper.compiler.program.inputs import Span, conv_of, needed
 from mapper.compiler.tiling.tiles import window_of
 
 
@@ -51,8 +51,7 @@ def can_split_blocks(macro: Macro) -> bool:
     conv = macro.conv
     if conv is None:
         return True
-    assert isinstance(conv.operator, ops.Conv)
-    groups = conv.operator.groups
+    groups = conv_of(conv).groups
     return groups == 1 or groups == conv.inputs[0].channels == conv.output.channels
 
 

@@ -1,4 +1,4 @@
-"""Distribution of a model over the cores of a chip: pieces, placement, and a program per core."""
+"""Programs of a model for one core, or for several that share it: pieces, placement, programs."""
 
 from __future__ import annotations
 
@@ -26,6 +26,14 @@ from mapper.compiler.codegen.program import (
     require_instructions,
 )
 from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.memory.padding import NO_BORDERS, borders_of
+from mapper.compiler.memory.planner import (
+    PlannedMaps,
+    border_log,
+    memory_log,
+    memory_use,
+    plan_memory,
+)
 from mapper.compiler.multicore.costs import PartCosts
 from mapper.compiler.multicore.job import CompileJob, Made, ports_of
 from mapper.compiler.multicore.meshed import HostSide, mesh_chip
@@ -225,3 +233,36 @@ def chip_programs(
                 job.link,
             ))  # fmt: skip
     return codes, words
+
+
+def on_one_core(job: CompileJob, place: Place, log: list[str]) -> Made:
+    """Generate the code of a model for one core.
+
+    Raises `DoesNotFitError` that names the memory and the layer.
+    """
+    partition, places, shape, choices, settings, _ = job
+    macros = partition.macros
+    with stage("feature memory"):
+        stored = PlannedMaps(macros, partition.written(), partition.read(), places)
+        borders = NO_BORDERS
+        if settings.padding == "stored":
+            borders, told = borders_of(macros, places)
+            log += told
+        regions = plan_memory(stored, shape.columns, shape.map_vectors, settings.reuse, borders)
+        log += memory_log(regions, shape.columns) + border_log(regions, shape.columns)
+    with stage("weight memory"):
+        weights = plan_weights(macros, shape, settings.weights)
+    with stage("instructions"):
+        functions = [(one.first, one.stop) for one in partition.functions]
+        core = CoreTarget.alone(shape, regions, weights, place)
+        made = emitted(macros, functions, core, choices, log)
+        spans = partition.spans(made.ends)
+        program = made.program(spans)
+        require_instructions(program, made.emitter.steps, macros, shape)
+    with stage("cycles"):
+        code = CoreCode.of(
+            place, (list(range(len(macros))), macros),
+            ([Lying.whole(one) for one in regions.values()], memory_use(regions).used),
+            weights.static, made, (program, spans), link=job.link,
+        )  # fmt: skip
+    return Made([code], [], made.emitter.streams.words)

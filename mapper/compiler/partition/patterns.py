@@ -17,6 +17,7 @@ from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Conv, Node, Requantise
 from mapper.compiler.ir.requantisation import Requantisation
 from mapper.compiler.partition.functions import Partition
+from mapper.compiler.program.inputs import constants_of
 
 TARGET = "npu"
 RELATIVES = {"pool": "q.pool", "add": "q.add", "clamp": "q.relu", "concat": "q.concat"}
@@ -81,17 +82,15 @@ def _quantised(node: Node) -> list[QOperator]:
     name = node.output.name
     taken = tuple(tensor.name for tensor in node.inputs if tensor.value is None)
     if isinstance(node.operator, Conv):
-        data, weights, bias = node.inputs
-        assert weights.value is not None
-        assert bias.value is not None
+        data, (weights, bias) = node.inputs[0], constants_of(node)
         zero_point = data.zero_point if data.type != "bits" else 0
-        sums = weights.value.reshape(len(weights.value), -1).sum(1).astype(np.int64)
-        how = {"weights": weights.value, "zero_point": zero_point, "operator": node.operator}
+        sums = weights.reshape(len(weights), -1).sum(1).astype(np.int64)
+        how = {"weights": weights, "zero_point": zero_point, "operator": node.operator}
         return [
             QOperator("q.conv2d", taken, f"{name}.products", how),
             QOperator(
                 "q.bias_add", (f"{name}.products",), name, {
-                    "bias": bias.value + zero_point * sums, "zero_point": zero_point,
+                    "bias": bias + zero_point * sums, "zero_point": zero_point,
                     "sums": sums,
                 },
             ),

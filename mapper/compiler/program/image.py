@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 from chipsim.npu.records import Program
 from hw.npu.isa.encoding import decode_micro_ops, decode_program
 from hw.npu.isa.table import INSTRUCTION_BYTES, MICRO_OP_BYTES, Instruction, decode
-from mapper.compiler.program.sections import Sort, pack_sections, unpack_sections
+from mapper.compiler.program.sections import FileType, pack_sections, unpack_sections
 from mapper.errors import MapperError
 
 MAGIC = b"NPUCORE"
 HEADER_BYTES = 8
-PROGRAM = Sort(MAGIC, 1, "program of a core", ".npc", ("INFO", "IM", "UM", "WM", "BM", "XM", "FM"))
+PROGRAM = FileType(
+    MAGIC, 1, "program of a core", ".npc", ("INFO", "IM", "UM", "WM", "BM", "XM", "FM")
+)
 
 
 class Image(NamedTuple):

@@ -78,6 +78,20 @@ def needed(span: Span, window: Window | None, axis: int, part: Span | None = Non
     return Span(begin + first * step, begin + reach)
 
 
+def conv_of(node: Node) -> Conv:
+    """Return the operator of a convolution."""
+    assert isinstance(node.operator, Conv)
+    return node.operator
+
+
+def constants_of(conv: Node) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the weights and the bias of a convolution."""
+    weights, bias = conv.inputs[1].value, conv.inputs[2].value
+    assert weights is not None
+    assert bias is not None
+    return weights, bias
+
+
 def is_depthwise(node: Node) -> bool:
     """Return whether a node is a depthwise convolution of 8-bit data."""
     operator, data = node.operator, node.inputs[0]
@@ -93,8 +107,7 @@ def taken_blocks(node: Node, outputs: Span, size: int) -> Span:
 
     size : channels per block; input blocks of bits have eight times this number
     """
-    operator = node.operator
-    assert isinstance(operator, Conv)
+    operator = conv_of(node)
     inputs, channels = node.inputs[0].channels, node.output.channels
     taken, made = inputs // operator.groups, channels // operator.groups
     first = outputs.first * size // made * taken

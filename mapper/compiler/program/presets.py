@@ -16,8 +16,7 @@ from hw.npu.isa.encoding import decode_micro_ops
 from mapper.compiler.ir.tensor import NO_PAD, Tensor
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.program.image import Image
-from mapper.compiler.program.reloads import ReloadArea
-from mapper.compiler.program.tables import Tables
+from mapper.compiler.program.tables import ReloadArea, Tables
 
 Vectors = NDArray[np.int64]
 

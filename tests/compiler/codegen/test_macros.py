@@ -15,7 +15,13 @@ from mapper.compiler.codegen.kernels import kernel_words
 from mapper.compiler.codegen.loaded import images_of_records
 from mapper.compiler.codegen.macros.decode import records_of, weights_of
 from mapper.compiler.codegen.macros.encode import Encoded
-from mapper.compiler.codegen.macros.file import MACROS, pack_layers, read_encoded, unpack_layers
+from mapper.compiler.codegen.macros.file import (
+    MACROS,
+    listing_text,
+    pack_layers,
+    read_encoded,
+    unpack_layers,
+)
 from mapper.compiler.codegen.macros.layout import (
     EXACT,
     FLAGS,
@@ -27,7 +33,6 @@ from mapper.compiler.codegen.macros.layout import (
     encode_record,
     flags_of,
 )
-from mapper.compiler.codegen.macros.listing import listing_text
 from mapper.compiler.codegen.macros.pool import (
     Item,
     Sort,

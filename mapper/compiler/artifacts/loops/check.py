@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from hw.npu.isa.encoding import decode_micro_ops
 from hw.npu.isa.table import Instruction
-from mapper.compiler.artifacts.loops.listing import BIAS, LISTED, OUTPUT
-from mapper.compiler.artifacts.loops.nests import Loop, Rows, offsets_of
+from mapper.compiler.artifacts.loops.listing import BIAS, LISTED, OUTPUT, Loop, Rows, offsets_of
 from mapper.compiler.artifacts.loops.words import BUFFERS, STAGES, Code, Word, words_of_text
 from mapper.compiler.program.image import Image
 from mapper.errors import CheckFailedError, MapperError

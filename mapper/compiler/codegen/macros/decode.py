@@ -31,7 +31,7 @@ from mapper.compiler.memory.padding import Border
 from mapper.compiler.memory.planner import Region, blocks_of
 from mapper.compiler.numerics.binary import unpacked
 from mapper.compiler.numerics.windows import GROUP
-from mapper.compiler.program.inputs import Span, is_depthwise, taken_blocks
+from mapper.compiler.program.inputs import Span, conv_of, is_depthwise, taken_blocks
 from mapper.compiler.program.links import KINDS, Target
 from mapper.compiler.tiling.tiles import Cut
 from mapper.errors import MapperError
@@ -293,8 +293,7 @@ def weights_of(words: NDArray[np.int8], conv: Node, shape: NpuShape) -> Int64:
     words : words of all output blocks, shape (words, rows, columns)
     conv : convolution with input and output; raises `ValueError` if the words do not match it
     """
-    operator = conv.operator
-    assert isinstance(operator, Conv)
+    operator = conv_of(conv)
     channels, size = conv.output.channels, operator.window.size
     taken = conv.inputs[0].channels // operator.groups
     if is_depthwise(conv):
