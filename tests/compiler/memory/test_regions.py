@@ -9,21 +9,23 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES
-from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.ir.node import Add, Concat, Copy, Pool, Window
 from mapper.compiler.ir.tensor import Pad, Tensor
 from mapper.compiler.memory.planner import PlannedMaps, plan_memory
 from mapper.compiler.memory.regions import Place
 from tests.compiler.networks import Builder
-from tests.compiler.programs import SHAPE, SMALL, WIDE, Made, compared, compiled, compiled_model
+from tests.compiler.programs import (
+    SHAPE,
+    SMALL,
+    WIDE,
+    Made,
+    compiled,
+    compiled_model,
+    exact,
+)
 
 POINT = Window((1, 1))
 VECTOR = 16
-
-
-def equal(build: Builder, made: Made) -> None:
-    assert {one.differences for one in compared(build, made)} == {0}
-    verify_compiled(made.folder)
 
 
 def kinds(made: Made) -> Counter[str]:
@@ -53,8 +55,7 @@ def fire() -> Builder:
 def test_a15_concatenation_needs_no_instruction(shape: object) -> None:
     """A15: the result of the concatenation owns the region; strides as in A16."""
     build = fire()
-    made = compiled(build, shape)  # type: ignore[arg-type]
-    equal(build, made)
+    made = exact(build, compiled(build, shape))  # type: ignore[arg-type]
     whole, rows, pixels = region(made, "n6.out")
     blocks = 64 // made.compiled.code.tables.shape.columns
     assert (rows, pixels) == (9 * blocks, blocks)
@@ -116,8 +117,7 @@ def test_a19_concatenation_of_rows_and_columns(axis: int) -> None:
     one = build.relu(build.conv(build.input, 20))
     other = build.relu(build.conv(build.input, 20))
     build.end(build.conv(build.concat(one, other, axis=axis), 8))
-    made = compiled(build)
-    equal(build, made)
+    made = exact(build, compiled(build))
     whole, rows, pixels = region(made, "n4.out")
     assert region(made, "n1.out") == (whole, rows, pixels)
     step = 7 * rows if axis == 1 else 6 * pixels
@@ -135,8 +135,7 @@ def test_a15_split_owns_the_region() -> None:
     low, high = build.slice(whole, 0, 16), build.slice(whole, 16, 16)
     summed = build.like(Pool("max", Window((1, 1))), high)
     build.end(build.concat(build.conv(low, 16), build.conv(high, 16), build.conv(summed, 16)))
-    made = compiled(build)
-    equal(build, made)
+    made = exact(build, compiled(build))
     assert kinds(made)["ALU.MOV"] <= 8
     first, rows, pixels = region(made, "n1.out")
     assert region(made, "n2.out") == (first, rows, pixels)
@@ -157,8 +156,7 @@ def test_nested_concatenations_form_one_region() -> None:
     d = build.relu(build.conv(abc, 16))
     whole = build.concat(abc, d)
     build.end(build.conv(build.pool(whole, Pool("max", Window((2, 2), (2, 2)))), 8))
-    made = compiled(build)
-    equal(build, made)
+    made = exact(build, compiled(build))
     owners = {one.owner for one in made.compiled.code.regions.values() if one.owner is not None}
     assert [one.name for one in owners] == [whole.name]
     first = region(made, whole.name)[0]
@@ -173,8 +171,7 @@ def test_the_input_of_a_model_is_written_into_its_region() -> None:
     build = Builder(6, 6, 16)
     made_of = build.concat(build.input, build.conv(build.input, 20), axis=3)
     build.end(build.conv(made_of, 8))
-    made = compiled(build)
-    equal(build, made)
+    made = exact(build, compiled(build))
     assert region(made, "x")[2] == 3
 
 
@@ -190,8 +187,7 @@ def test_a18_a_map_in_two_regions_is_stored_twice() -> None:
     first = build.conv(build.concat(a, b, d), 16)
     other = build.conv(build.concat(a, c, e), 16)
     build.end(build.concat(first, other))
-    made = compiled(build, off=("siblings",))
-    equal(build, made)
+    made = exact(build, compiled(build, off=("siblings",)))
     mine = kinds(made)
     stores = Counter(
         (one.macro, one.tile) for one in made.compiled.code.steps if one.unit == "STORE"
@@ -220,8 +216,7 @@ def test_a18_dense_block() -> None:
         maps.append(build.relu(build.conv(joined, 16)))
     forwards, backwards = build.concat(*maps), build.concat(*maps[::-1])
     build.end(build.concat(build.conv(forwards, 8, POINT), build.conv(backwards, 8, POINT), axis=1))
-    made = compiled(build)
-    equal(build, made)
+    made = exact(build, compiled(build))
     assert sum("also belongs to another region" in line for line in made.compiled.log) == 4
     assert kinds(made)["LOAD.ACC8"] == 0
 
@@ -231,8 +226,7 @@ def test_the_same_map_twice_in_one_concatenation() -> None:
     build = Builder(6, 6, 3)
     a = build.relu(build.conv(build.input, 16))
     build.end(build.conv(build.concat(a, a, build.input), 8))
-    made = compiled(build)
-    equal(build, made)
+    exact(build, compiled(build))
 
 
 @pytest.mark.jit
@@ -241,8 +235,7 @@ def test_the_input_in_two_regions() -> None:
     build = Builder(6, 6, 16)
     a, b = (build.relu(build.conv(build.input, 16)) for _ in range(2))
     build.end(build.concat(build.concat(build.input, a), build.concat(build.input, b), axis=1))
-    made = compiled(build)
-    equal(build, made)
+    made = exact(build, compiled(build))
     assert kinds(made)["ALU.MOV"] > 0
 
 
@@ -253,8 +246,7 @@ def test_padded_pooling_of_parts() -> None:
     joined = build.concat(a, b)
     window = Window((3, 3), (2, 2), Pad(1, 1, 1, 1))
     build.end(build.conv(joined, 8, window))
-    made = compiled(build)
-    equal(build, made)
+    exact(build, compiled(build))
 
 
 def test_a17_two_maps_of_a_yolo_network() -> None:
@@ -291,6 +283,5 @@ def test_parts_that_end_inside_blocks(shape: object) -> None:
     c = build.conv(summed, 7)
     part = build.slice(summed, 12, 20)
     build.end(build.concat(c, build.conv(part, 9), part))
-    made = compiled(build, shape)  # type: ignore[arg-type]
-    equal(build, made)
+    made = exact(build, compiled(build, shape))  # type: ignore[arg-type]
     assert any("aligned to blocks" in line for line in made.compiled.log)

@@ -13,7 +13,7 @@ import pytest
 
 from mapper.compiler.artifacts import chip_cycles
 from mapper.report.compiled.judged import judged
-from tests.compiler.bad_input.good import QUICK, good
+from tests.compiler.bad_input.good import QUICK, compile_good, good
 from tests.docs.test_schemas import errors
 from tests.mapper.conftest import Run
 
@@ -24,9 +24,7 @@ pytestmark = pytest.mark.jit
 def out(folder: Path, run: Run) -> Path:
     it = good()
     it.nodes[0].name = "conv <b>&amp;"
-    it.save(folder)
-    found = run("compile", "good.onnx", *QUICK, "--chip", "1x1", "--calibrate", "samples.npz")
-    assert found.code == 0, found.err
+    compile_good(folder, run, "--chip", "1x1", it=it)
     return folder / "out"
 
 
@@ -100,14 +98,6 @@ def test_the_page_reports_that_nothing_was_compared() -> None:
     found = judged(later)
     assert found is not None
     assert "worst: layer b, 42.0 dB" in found.line
-
-
-@pytest.fixture
-def spread(folder: Path, run: Run) -> Path:
-    good().save(folder)
-    found = run("compile", "good.onnx", *QUICK, "--chip", "2x2", "--calibrate", "samples.npz")
-    assert found.code == 0, found.err
-    return folder / "out"
 
 
 @pytest.mark.heavy
