@@ -10,9 +10,7 @@ import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES
 from mapper.compiler.ir.node import Add, Concat, Copy, Pool, Window
-from mapper.compiler.ir.tensor import Pad, Tensor
-from mapper.compiler.memory.planner import PlannedMaps, plan_memory
-from mapper.compiler.memory.regions import Place
+from mapper.compiler.ir.tensor import Pad
 from tests.compiler.networks import Builder
 from tests.compiler.programs import (
     SHAPE,
@@ -24,6 +22,7 @@ from tests.compiler.programs import (
     exact,
 )
 
+pytestmark = pytest.mark.jit
 POINT = Window((1, 1))
 VECTOR = 16
 
@@ -50,7 +49,6 @@ def fire() -> Builder:
 
 @pytest.mark.heavy
 @pytest.mark.sample(1)
-@pytest.mark.jit
 @pytest.mark.parametrize("shape", [SHAPE, SMALL, WIDE], ids=lambda shape: shape.name)
 def test_a15_concatenation_needs_no_instruction(shape: object) -> None:
     """A15: the result of the concatenation owns the region; strides as in A16."""
@@ -70,7 +68,6 @@ def test_a15_concatenation_needs_no_instruction(shape: object) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-@pytest.mark.jit
 def test_a15_eight_concatenations_of_squeezenet(data_dir: Path) -> None:
     """A15: no instruction moves a part, and each vector of a map is stored once."""
     samples = np.random.default_rng(1).normal(0, 60, (1, 3, 227, 227)).astype(np.float32)
@@ -109,7 +106,6 @@ def fire_apart() -> Builder:
 
 @pytest.mark.heavy
 @pytest.mark.sample(1)
-@pytest.mark.jit
 @pytest.mark.parametrize("axis", [1, 2])
 def test_a19_concatenation_of_rows_and_columns(axis: int) -> None:
     """A19: w0*c and the whole width's stride; h0*W*c."""
@@ -127,7 +123,6 @@ def test_a19_concatenation_of_rows_and_columns(axis: int) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@pytest.mark.jit
 def test_a15_split_owns_the_region() -> None:
     """A15: both halves of a split are read in place, one of them twice."""
     build = Builder(8, 8, 3)
@@ -144,7 +139,6 @@ def test_a15_split_owns_the_region() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@pytest.mark.jit
 def test_nested_concatenations_form_one_region() -> None:
     """Of {a, b}, {a, b, c} and {{a, b, c}, d} all maps are stored inside the last one."""
     build = Builder(8, 8, 3)
@@ -166,7 +160,6 @@ def test_nested_concatenations_form_one_region() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.jit
 def test_the_input_of_a_model_is_written_into_its_region() -> None:
     build = Builder(6, 6, 16)
     made_of = build.concat(build.input, build.conv(build.input, 20), axis=3)
@@ -177,7 +170,6 @@ def test_the_input_of_a_model_is_written_into_its_region() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@pytest.mark.jit
 def test_a18_a_map_in_two_regions_is_stored_twice() -> None:
     """A18: {a, b, d} and {a, c, e}: the layer of a stores it twice; no load, no ALU pass."""
 
@@ -203,7 +195,6 @@ def test_a18_a_map_in_two_regions_is_stored_twice() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@pytest.mark.jit
 def test_a18_dense_block() -> None:
     """A18: a DenseNet block, each layer of which reads all previous maps.
 
@@ -221,7 +212,6 @@ def test_a18_dense_block() -> None:
     assert kinds(made)["LOAD.ACC8"] == 0
 
 
-@pytest.mark.jit
 def test_the_same_map_twice_in_one_concatenation() -> None:
     build = Builder(6, 6, 3)
     a = build.relu(build.conv(build.input, 16))
@@ -229,7 +219,6 @@ def test_the_same_map_twice_in_one_concatenation() -> None:
     exact(build, compiled(build))
 
 
-@pytest.mark.jit
 def test_the_input_in_two_regions() -> None:
     """No layer computes it: it is loaded and stored again."""
     build = Builder(6, 6, 16)
@@ -239,7 +228,6 @@ def test_the_input_in_two_regions() -> None:
     assert kinds(made)["ALU.MOV"] > 0
 
 
-@pytest.mark.jit
 def test_padded_pooling_of_parts() -> None:
     build = Builder(8, 8, 3)
     a, b = (build.relu(build.conv(build.input, 16)) for _ in range(2))
@@ -249,25 +237,8 @@ def test_padded_pooling_of_parts() -> None:
     exact(build, compiled(build))
 
 
-def test_a17_two_maps_of_a_yolo_network() -> None:
-    """A17: from 0x41157800 two 88x120x64 maps in a region of 88x120x128."""
-    whole = Tensor("whole", (1, 88, 120, 128), "int8", stored=True)
-    one, other = (Tensor(name, (1, 88, 120, 64), "int8", stored=True) for name in "ab")
-    places = {one: Place(whole, channel=0), other: Place(whole, channel=64)}
-    found = plan_memory(PlannedMaps([], {one: -1, other: -1}, {whole: 0}, places), VECTOR, 0)
-    base = 0x41157800
-
-    def address(tensor: Tensor) -> int:
-        return base + VECTOR * found[tensor].first
-
-    assert (address(one), address(other), address(whole)) == (0x41157800, 0x41157840, 0x41157800)
-    assert found[one].pixel * VECTOR == 128
-    assert found[one].row * VECTOR == 120 * 128
-
-
 @pytest.mark.heavy
 @pytest.mark.sample(1)
-@pytest.mark.jit
 @pytest.mark.parametrize("shape", [SHAPE, WIDE], ids=lambda shape: shape.name)
 def test_parts_that_end_inside_blocks(shape: object) -> None:
     """Padding channels hold z, and have zero weights in every consumer.
