@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.cycles import UNITS, Timeline
-from chipsim.npu.timing import vectors_of_entry
 from hw.npu.isa.table import Instruction
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Conv
 from mapper.compiler.memory.planner import Region, blocks_of
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.steps import Step, unit_of
-from mapper.compiler.tiling.units import CAUSES, waits_of
+from mapper.compiler.tiling.units import CAUSES, vectors_of, waits_of
 
 MOST_BARS = 400  # per unit in the timeline; shorter gaps are closed
 
@@ -172,16 +171,4 @@ def bars_of(start: NDArray[np.int64], end: NDArray[np.int64], gap: int) -> list[
 
 def _vectors(program: Sequence[Instruction], op: str, shape: NpuShape) -> int:
     """Return the vectors moved by loads or stores, including padding of loads."""
-    count = 0
-    for one in program:
-        if one.op != op:
-            continue
-        f = one.fields
-        if "y_size" in f:
-            moved = f["c_size"] * f["x_size"] * f["y_size"] * (1 + 3 * f.get("up", 0))
-            count += moved * (
-                vectors_of_entry(shape) if one.kind in ("ACC32", "PARTIAL", "PARTIAL_HOST") else 1
-            )
-        elif one.kind == "TABLE":
-            count += f["vectors"]
-    return count
+    return sum(vectors_of(one, shape) for one in program if one.op == op)

@@ -53,21 +53,23 @@ def vectors_in(one: dict[str, Any]) -> NDArray[np.int64]:
     return (one["address"] + found + places).ravel()
 
 
+def _maps_on(folder: CompiledFolder, place: tuple[int, int]) -> dict[str, dict[str, Any]]:
+    """Return the maps of a core by name."""
+    return {one["name"]: one for one in folder.manifest["maps"] if tuple(one["core"]) == place}
+
+
 def _presets(folder: CompiledFolder, place: tuple[int, int]) -> list[NDArray[np.int64]]:
     """Return the addresses of a core that the host writes before each function."""
-    maps = {one["name"]: one for one in folder.manifest["maps"] if tuple(one["core"]) == place}
+    maps, nothing = _maps_on(folder, place), np.zeros(0, np.int64)
     return [
-        np.concatenate(
-            [np.zeros(0, np.int64)]
-            + [vectors_in(maps[name]) for name in one["inputs"] if name in maps]
-        )
+        np.concatenate([nothing, *(vectors_in(maps[x]) for x in one["inputs"] if x in maps)])
         for one in folder.manifest["functions"]
     ]
 
 
 def _stored(folder: CompiledFolder, place: tuple[int, int]) -> list[CompleteMap]:
     """Return the maps in a core's memory at the end of layers."""
-    maps = {one["name"]: one for one in folder.manifest["maps"] if tuple(one["core"]) == place}
+    maps = _maps_on(folder, place)
     at = list(folder.images).index(place)
     ends = {
         one["map"]: int(one["end"][at]) for one in folder.manifest["layers"] if one["map"] in maps

@@ -24,7 +24,6 @@ from mapper.compiler.memory.planner import Region, memory_use
 from mapper.compiler.program.links import (
     NO_LINKS,
     CoreLinks,
-    Others,
     Place,
     freed_for,
     linked,
@@ -99,15 +98,6 @@ class Emitted(NamedTuple):
         """Contents of the feature memory before the first frame."""
         return self.borders.with_area(self.emitter.area)
 
-    def linked(self, links: CoreLinks, others: Others) -> tuple[Emitted, CoreLinks]:
-        """Add waits and credits, see `mapper.compiler.program.links.linked`."""
-        shape = self.emitter.shape
-        steps, links = linked(self.emitter.steps, links, others, shape.map_vectors)
-        self.emitter.steps = steps
-        numbers = np.array([step.macro for step in self.emitter.steps])
-        ends = [int(np.flatnonzero(numbers <= at)[-1]) + 1 for at in range(len(self.ends))]
-        return self._replace(ends=ends), links
-
     def program(self, spans: list[tuple[int, int]]) -> list[Instruction]:
         """Return the instructions of functions, given by their first step and end."""
         shape, area = self.emitter.shape, self.emitter.area
@@ -121,12 +111,17 @@ class Emitted(NamedTuple):
 def linked_cores(
     cores: Sequence[tuple[Place, Emitted, CoreLinks]],
 ) -> Iterator[tuple[Emitted, CoreLinks]]:
-    """Yield the programs of all cores of a chip with waits and credits, and their links."""
+    """Yield the programs of all cores of a chip with waits and credits, and their links with the
+    initial counts of streams."""
     all_ = [(made.emitter.steps, links) for _, made, links in cores]
-    steps = [one for one, _ in all_]
     for place, made, links in cores:
-        comes = sent_to(place, steps) | links.comes
-        yield made.linked(links, Others(comes, freed_for(place, all_)))
+        comes = sent_to(place, [steps for steps, _ in all_]) | links.comes
+        input_ = comes, freed_for(place, all_)
+        emitter = made.emitter
+        emitter.steps, counts = linked(emitter.steps, links, *input_, emitter.shape.map_vectors)
+        numbers = np.array([step.macro for step in emitter.steps])
+        ends = [int(np.flatnonzero(numbers <= at)[-1]) + 1 for at in range(len(made.ends))]
+        yield made._replace(ends=ends), replace(links, counts=counts)
 
 
 def emitted(

@@ -13,7 +13,7 @@ arrived; the sender waits for that number before it writes there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -158,23 +158,17 @@ def freed_for(
     return found
 
 
-class Others(NamedTuple):
-    """Input of a core by stream: vectors, in order of arrival, and credits."""
-
-    comes: Mapping[int, NDArray[np.int64]]
-    freed: Mapping[int, Sequence[Credit]]
-
-
 def linked(
-    steps: Sequence[Step], links: CoreLinks, others: Others, vectors: int
-) -> tuple[list[Step], CoreLinks]:
+    steps: Sequence[Step], links: CoreLinks, comes: Mapping[int, NDArray[np.int64]],
+    freed: Mapping[int, Sequence[Credit]], vectors: int,
+) -> tuple[list[Step], dict[int, int]]:  # fmt: skip
     """Insert the waits for vectors and credits, and the sending of credits, into the steps of a
-    core. Return the steps, and the links with the initial stream counts.
+    core. Return the steps, and the initial stream counts.
 
+    comes, freed : vectors that the core receives, in order of arrival, and credits, by stream
     vectors : size of the feature memory
     The last step is END.
     """
-    comes = others.comes
     arrival = {stream: np.zeros(vectors, np.int64) for stream in comes}
     for stream, cells in comes.items():
         arrival[stream][cells] = np.arange(1, cells.size + 1)
@@ -182,7 +176,7 @@ def linked(
     given: dict[int, list[Credit]] = {}
     for number, one in _given(steps, links.credits):
         given.setdefault(number, []).append(one)
-    asked, counts = _asked(steps, others.freed)
+    asked, counts = _asked(steps, freed)
     found: list[Step] = []
     for number, step in enumerate(steps):
         if step is steps[-1]:
@@ -200,7 +194,7 @@ def linked(
         found.append(step)
         if step is not steps[-1]:
             found += [_gives(one, step) for one in given.get(number, [])]
-    return found, replace(links, counts=counts)
+    return found, counts
 
 
 def _asked(

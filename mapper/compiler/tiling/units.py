@@ -102,6 +102,16 @@ def _moved(one: Instruction, fields: dict[str, int], shape: NpuShape) -> int:
     return fields["vectors"] * vector if one.kind == "TABLE" else 0
 
 
+def vectors_of(one: Instruction, shape: NpuShape) -> int:
+    """Return the vectors that an instruction moves from or to a feature map, including padding."""
+    f = one.fields
+    if "y_size" in f:
+        whole = one.kind in ("ACC32", "PARTIAL", "PARTIAL_HOST")
+        moved = f["c_size"] * f["x_size"] * f["y_size"] * (1 + 3 * f.get("up", 0))
+        return moved * (vectors_of_entry(shape) if whole else 1)
+    return f["vectors"] if one.kind == "TABLE" else 0
+
+
 def tile_cost(
     steps: list[Step], micro_ops: int, shape: NpuShape, headers: Sequence[int]
 ) -> TileCost:

@@ -96,9 +96,8 @@ def _view(step: dict[str, Any]) -> dict[str, Any]:
 
 def _windows(step: dict[str, Any], taken: list[int], made: list[int]) -> dict[str, Any]:
     window = step["window"]
-    _, rows, columns, channels = taken
     return {
-        "rows": rows, "columns": columns, "channels": channels,
+        **_sizes(taken),
         "elements": math.prod(made),
         "zero_point": step["value"],
         "size": list(window["size"]), "stride": list(window["stride"]),

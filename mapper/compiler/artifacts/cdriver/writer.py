@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
-from chipsim.npu.timing import vectors_of_entry
 from hw.npu.isa.table import FORMS, HEAD, MICRO_OP, OPS, RECORD, ROUNDINGS, UNITS, Field
 from mapper.compiler.program.image import Image
+from mapper.compiler.tiling.units import vectors_of
 from mapper.errors import MapperError
 from storage.files import write_file
 
@@ -235,9 +235,7 @@ def _sent(sources: Sources) -> int:
     for place, image in sources.images.items():
         for one in image.decoded(f"core {place}: "):
             if one.op == "STORE" and one.kind in ("HOST", "PARTIAL_HOST"):
-                f = one.fields
-                each = 1 + dual if one.kind == "HOST" else vectors_of_entry(sources.shape)
-                total += f["c_size"] * f["x_size"] * f["y_size"] * (1 + 3 * f["up"]) * each
+                total += vectors_of(one, sources.shape) * (1 + dual * (one.kind == "HOST"))
     return total
 
 
