@@ -107,7 +107,7 @@ class CompiledFolder(NamedTuple):
 
 def folder_in_memory(path: Path, compiled: Compiled, target: Target) -> CompiledFolder:
     """Return the contents of a folder without writing it, to run temporary programs."""
-    images = {one.place: one.image(target.shape) for one in compiled.codes}
+    images = {one.place: one.image() for one in compiled.codes}
     records = b"".join(one.records for one in compiled.codes)
     words = compiled.host_weights if compiled.host_weights.size else None
     manifest = manifest_of(compiled, target)
@@ -139,9 +139,7 @@ def write_folder(
 ) -> None:
     """Write a compiled model. form : description of how samples become the model's input"""
     graph, constants = graph_to_json(compiled.graph)
-    files = {
-        program_file(one.place): pack_image(one.image(target.shape)) for one in compiled.codes
-    } | {
+    files = {program_file(one.place): pack_image(one.image()) for one in compiled.codes} | {
         RECORDS: b"".join(one.records for one in compiled.codes),
         HOST_PLAN: json_bytes({"steps": compiled.host}),
         GRAPH: json_bytes(graph),

@@ -31,7 +31,7 @@ from mapper.compiler.artifacts.manifest import (
     CompiledFolder,
     program_file,
 )
-from mapper.compiler.codegen.loaded import images_of_records
+from mapper.compiler.codegen.code import images_of_records
 from mapper.compiler.codegen.macros.file import record_count
 from mapper.compiler.program.image import Image
 from mapper.errors import CheckFailedError

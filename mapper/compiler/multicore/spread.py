@@ -158,9 +158,7 @@ def _cuts(job: CompileJob, way: Way, where: tuple[Chip, Sequence[Place]], before
 
 def _run(made: Made, chip: Chip, job: CompileJob) -> tuple[MeshChip, MeshTimes]:
     """Simulate a few frames on the chip."""
-    programs = {
-        code.place: program_of(code.image(job.shape), f"core {code.place}") for code in made.codes
-    }
+    programs = {code.place: program_of(code.image(), f"core {code.place}") for code in made.codes}
     feeds = {code.place: code.links for code in made.codes}
     mesh, host = Mesh(chip.width, chip.height), HostSide(made.ports, job.link)
     meshed = mesh_chip(job.shape, mesh, programs, feeds, host)

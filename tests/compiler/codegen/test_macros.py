@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.codegen.code import images_of_records
 from mapper.compiler.codegen.kernels import kernel_words
-from mapper.compiler.codegen.loaded import images_of_records
 from mapper.compiler.codegen.macros.decode import records_of, weights_of
 from mapper.compiler.codegen.macros.encode import Encoded
 from mapper.compiler.codegen.macros.file import (
@@ -254,7 +254,7 @@ ALONE = """
 import sys
 from pathlib import Path
 from mapper.compiler.program.image import pack_image
-from mapper.compiler.codegen.loaded import images_of_records
+from mapper.compiler.codegen.code import images_of_records
 for path in sorted(Path(sys.argv[1]).glob("*/macros.bin")):
     _, (image,), words = images_of_records(path.read_bytes(), str(path))
     path.with_name("core.npc").write_bytes(pack_image(image))

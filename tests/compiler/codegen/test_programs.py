@@ -111,7 +111,7 @@ def test_every_token_is_needed() -> None:
     build.end(build.pool(summed, Pool("max", Window((2, 2), (2, 2)))))
     made = compiled(build, SMALL)
     assert {one.differences for one in compared(build, made)} == {0}
-    image = made.compiled.code.image(SMALL)
+    image = made.compiled.code.image()
     everything = np.arange(SMALL.map_vectors)
     check_image(image, SMALL, [everything], "whole")
     program = made.compiled.code.program
@@ -122,7 +122,7 @@ def test_every_token_is_needed() -> None:
         broken[number] = program[number]._replace(wait=program[number].wait & ~(1 << bit))
         made.compiled.code.program = broken
         with pytest.raises(CheckFailedError, match="instruction"):
-            check_image(made.compiled.code.image(SMALL), SMALL, [everything], "broken")
+            check_image(made.compiled.code.image(), SMALL, [everything], "broken")
 
 
 def test_calls_of_a_first_layer() -> None:

@@ -199,7 +199,7 @@ def damaged(made: Made, number: int, **fields: int) -> Image:
     one = program[number]
     program[number] = one._replace(fields={**one.fields, **fields})
     kept, made.compiled.code.program = made.compiled.code.program, program
-    image = made.compiled.code.image(made.compiled.code.tables.shape)
+    image = made.compiled.code.image()
     made.compiled.code.program = kept
     return image
 
