@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.ir import node as ops
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.requantisation import Multiplier, Requantisation
@@ -70,7 +70,7 @@ def some_row_is_padding(macro: Macro, rows: Span) -> bool:
     for row in {rows.first, rows.stop - 1}:
         taken = Span(row, row + 1)
         for node in reversed(macro.nodes):
-            if isinstance(node.operator, ops.Upsample):
+            if isinstance(node.operator, op.Upsample):
                 continue
             taken = _inside(needed(taken, window_of(node), 0), node.inputs[0].height)
             if taken.stop <= taken.first:
@@ -93,7 +93,7 @@ class _Slicer:
         found = [rows]
         for at in range(len(self.macro.nodes) - 1, -1, -1):
             node = self.macro.nodes[at]
-            if isinstance(node.operator, ops.Upsample):
+            if isinstance(node.operator, op.Upsample):
                 found.insert(0, found[0])
                 found[1] = Span(
                     found[1].first * node.operator.rows, found[1].stop * node.operator.rows
@@ -128,16 +128,16 @@ class _Slicer:
     def _windows(self, node: Node, rows: Span) -> Node:
         """Return the im2col node of a slice, for all channels of its rows."""
         operator = node.operator
-        assert isinstance(operator, ops.WindowColumns)
+        assert isinstance(operator, op.WindowColumns)
         taken = needed(rows, operator.window, 0)
         data = self._input(node.inputs[0], taken, Span(0, node.inputs[0].channels))
         made = part_of(node.output, Held(rows, Span(0, node.output.channels)))
         self.parts[node.output] = made
         window = _cut(operator.window, taken, node.inputs[0].height)
-        return Node(ops.WindowColumns(window), [data], [made], node.sources)
+        return Node(op.WindowColumns(window), [data], [made], node.sources)
 
     def _node(self, node: Node, taken: Span, rows: Span) -> Node:
-        operator: ops.Operator = node.operator
+        operator: op.Operator = node.operator
         channels = self._taken(node)
         inputs = []
         for tensor in node.inputs:
@@ -150,9 +150,9 @@ class _Slicer:
             else:
                 inputs.append(self._input(tensor, taken, channels))
         window = window_of(node)
-        if window is not None and isinstance(operator, ops.Conv | ops.Pool):
+        if window is not None and isinstance(operator, op.Conv | op.Pool):
             operator = replace(operator, window=_cut(window, taken, node.inputs[0].height))
-        if isinstance(operator, ops.Conv) and operator.groups > 1 and not self.whole:
+        if isinstance(operator, op.Conv) and operator.groups > 1 and not self.whole:
             operator = replace(operator, groups=self.channels.size)
         made = part_of(node.output, Held(rows, self.channels))
         self.parts[node.output] = made
@@ -161,7 +161,7 @@ class _Slicer:
     def _taken(self, node: Node) -> Span:
         """Return the input channels: all for a convolution, unless it is depthwise."""
         data = node.inputs[0]
-        if isinstance(node.operator, ops.Conv) and (node.operator.groups == 1 or self.whole):
+        if isinstance(node.operator, op.Conv) and (node.operator.groups == 1 or self.whole):
             return Span(0, data.channels)
         return self.channels
 
@@ -174,13 +174,13 @@ class _Slicer:
         self.inputs.append(Sliced(tensor, part, held))
         return part
 
-    def _operator(self, operator: ops.Operator, rows: Span) -> ops.Operator:
+    def _operator(self, operator: op.Operator, rows: Span) -> op.Operator:
         """Return the operator with its constants for these channels and rows."""
-        if isinstance(operator, ops.Requantise):
-            return ops.Requantise(self._how(operator.how, rows))
-        if isinstance(operator, ops.Threshold) and not self.whole:
+        if isinstance(operator, op.Requantise):
+            return op.Requantise(self._how(operator.how, rows))
+        if isinstance(operator, op.Threshold) and not self.whole:
             least, flip = (one[slice(*self.channels)] for one in (operator.least, operator.flip))
-            return ops.Threshold(least, flip)
+            return op.Threshold(least, flip)
         return operator
 
     def _how(self, how: Requantisation, rows: Span) -> Requantisation:
@@ -207,7 +207,7 @@ def _inside(rows: Span, height: int) -> Span:
     return rows.meet(Span(0, height))
 
 
-def _cut(window: ops.Window, rows: Span, height: int) -> ops.Window:
+def _cut(window: op.Window, rows: Span, height: int) -> op.Window:
     """Return a window for some rows of a feature map: padding only at the rows outside it."""
     pad = window.pad._replace(top=max(0, -rows.first), bottom=max(0, rows.stop - height))
     return replace(window, pad=pad)
