@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from mapper.compiler.codegen.code import Lying
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.memory.regions import Places
-from mapper.compiler.multicore.slices import Sliced
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.links import CoreLinks, Place, Target
 
@@ -38,16 +38,6 @@ class Whole(NamedTuple):
     read: list[Tensor]
 
 
-class MapPart(NamedTuple):
-    """A part of a feature map in a core or in the host's memory.
-
-    region : region of `one.part`, including its slots
-    """
-
-    one: Sliced
-    region: Region
-
-
 @dataclass(slots=True)
 class CorePlan:
     """A core's share of a model.
@@ -65,7 +55,7 @@ class CorePlan:
     regions: dict[Tensor, Region] = field(default_factory=dict)
     targets: dict[Tensor, tuple[Target, ...]] = field(default_factory=dict)
     links: CoreLinks = field(default_factory=CoreLinks)
-    parts: list[MapPart] = field(default_factory=list)
+    parts: list[Lying] = field(default_factory=list)
     used: int = 0
     filled: list[tuple[int, int, int]] = field(default_factory=list)
 
@@ -78,5 +68,5 @@ class ChipPlan(NamedTuple):
     """
 
     cores: dict[Place, CorePlan]
-    results: list[MapPart]
+    results: list[Lying]
     slots: dict[tuple[Place, int], int]

@@ -7,13 +7,14 @@ from itertools import pairwise
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.records import STREAMS
+from mapper.compiler.codegen.code import Lying
 from mapper.compiler.ir.node import Upsample
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.layouts import WORD_VECTORS, plane_words
 from mapper.compiler.memory.planner import Lives, pixel_vectors
 from mapper.compiler.multicore.areas import Box, Homes, Kept, add_box, gaps_between
 from mapper.compiler.multicore.job import nearest
-from mapper.compiler.multicore.pieces import ChipPlan, CorePlan, MacroPiece, MapPart, Whole
+from mapper.compiler.multicore.pieces import ChipPlan, CorePlan, MacroPiece, Whole
 from mapper.compiler.multicore.rooms import Address, Room, place_rooms
 from mapper.compiler.multicore.slices import Slice, Sliced, slice_macro
 from mapper.compiler.numerics.windows import GROUP
@@ -105,7 +106,7 @@ class _Planner:
             if source == HOST
         }
         parts = [
-            MapPart(one, self.homes.region(Kept(owner, box), one, base))
+            Lying(one.whole, self.homes.region(Kept(owner, box), one, base), *one.held)
             for owner, (box, base) in results.items()
             for one in self._held(owner, box)
         ]
@@ -273,7 +274,7 @@ class _Planner:
                 made.used = max(made.used, address.base + (1 << address.slots + 2) + size)
             for one in self._held(kept.owner, kept.box):
                 region = self.homes.region(kept, one, address.base, address.slots)
-                made.parts.append(MapPart(one, region))
+                made.parts.append(Lying(one.whole, region, *one.held))
             if kept.owner.planes:
                 made.filled += self._filled(kept, address.base)
                 if address.slots:

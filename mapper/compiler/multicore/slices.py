@@ -104,14 +104,10 @@ class _Slicer:
         return found
 
     def made(self) -> Slice:
-        macro = self.macro
-        windows = None
-        first = self.rows[0]
-        if macro.windows is not None:
-            windows = self._windows(macro.windows, first)
-        nodes = []
-        for at, node in enumerate(macro.nodes):
-            nodes.append(self._node(node, self.rows[at], self.rows[at + 1]))
+        macro, rows = self.macro, self.rows
+        windows = None if macro.windows is None else self._windows(macro.windows, rows[0])
+        spans = zip(macro.nodes, rows[:-1], rows[1:], strict=True)
+        nodes = [self._node(node, before, after) for node, before, after in spans]
         last = Held(self.rows[-1], self.channels)
         outputs = [Sliced(macro.output, nodes[-1].output, last)]
         copies = []

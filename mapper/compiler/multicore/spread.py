@@ -38,7 +38,7 @@ from mapper.compiler.multicore.costs import PartCosts
 from mapper.compiler.multicore.job import CompileJob, Made, ports_of
 from mapper.compiler.multicore.meshed import HostSide, mesh_chip
 from mapper.compiler.multicore.period import Grouped, Line, Way, taken_rows, turns
-from mapper.compiler.multicore.pieces import ChipPlan, MacroPiece, MapPart
+from mapper.compiler.multicore.pieces import ChipPlan, MacroPiece
 from mapper.compiler.multicore.placement import cores_of
 from mapper.compiler.multicore.plan import plan_cores
 from mapper.compiler.multicore.room import require_room_on_several, whole_of
@@ -182,12 +182,7 @@ def on_cores(
         plan = plan_cores(whole_of(job), placed, job.shape, ports)
     with stage("instructions"):
         codes, words = chip_programs(plan, job, log)
-    return Made(codes, [_lying(one) for one in plan.results], words, ports)
-
-
-def _lying(part: MapPart) -> Lying:
-    one = part.one
-    return Lying(one.whole, part.region, one.held.rows, one.held.channels)
+    return Made(codes, plan.results, words, ports)
 
 
 def usable_places(chip: Chip) -> list[Place]:
@@ -223,10 +218,10 @@ def chip_programs(
         steps = made.emitter.steps
         program = made.program([(0, len(steps))])
         require_instructions(program, steps, one.macros, shape)
-        numbers, maps = [piece.macro for piece in one.pieces], list(map(_lying, one.parts))
+        numbers = [piece.macro for piece in one.pieces]
         with stage("cycles"):
             codes.append(CoreCode.of(
-                place, (numbers, one.macros), (maps, one.used),
+                place, (numbers, one.macros), (one.parts, one.used),
                 made.emitter.memory.weights.static, made, (program, [(0, len(program))]), links,
                 job.link,
             ))  # fmt: skip

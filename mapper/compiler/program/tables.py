@@ -87,18 +87,15 @@ class Tables:
     def add_parameters(self, words: list[NDArray[np.int64]], label: str) -> int:
         """Add words of PARAMETER_LANES numbers each; return the address of the first one."""
         with stage("parameters"):
-            return self._add_parameters(words, label)
-
-    def _add_parameters(self, words: list[NDArray[np.int64]], label: str) -> int:
-        key = tuple(word.tobytes() for word in words)
-        if PARAMETERS in self.reloaded:
-            data = np.array(words).astype(np.int32).astype("<i4").tobytes()
-            return self._reload(PARAMETERS, key, data, label).first
-        if key not in self._known:
-            self._known[key] = len(self.parameters)
-            self.parameters += words
-            self._require(len(self.parameters), self.shape.parameter_words, PARAMETERS, label)
-        return self._known[key]
+            key = tuple(word.tobytes() for word in words)
+            if PARAMETERS in self.reloaded:
+                data = np.array(words).astype(np.int32).astype("<i4").tobytes()
+                return self._reload(PARAMETERS, key, data, label).first
+            if key not in self._known:
+                self._known[key] = len(self.parameters)
+                self.parameters += words
+                self._require(len(self.parameters), self.shape.parameter_words, PARAMETERS, label)
+            return self._known[key]
 
     def add_headers(self, headers: list[int], label: str) -> int:
         """Add a list of packet headers and return the address of its first one.
@@ -146,14 +143,8 @@ class Tables:
         offset = np.broadcast_to(np.asarray(how.offset, np.int64), (channels,))
         flags = int(bool(offset.any())) | 2 * (how.negative is not None)
         head = np.zeros(PARAMETER_LANES, np.int64)
-        head[:6] = (
-            how.zero_point,
-            how.low,
-            how.high,
-            how.shift,
-            ROUNDINGS.index(how.rounding),
-            flags,
-        )
+        rounding = ROUNDINGS.index(how.rounding)
+        head[:6] = how.zero_point, how.low, how.high, how.shift, rounding, flags
         rows = self.shape.rows
         groups = [scale_words(how.factor, channels, rows)]
         if flags & 1:
