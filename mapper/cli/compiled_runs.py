@@ -75,8 +75,8 @@ def _run_samples(options: argparse.Namespace, folder: CompiledFolder, samples: S
 
     from mapper.cli import compile_tables
     from mapper.cli.cycling import cycle_tables
-    from mapper.compiler.artifacts.chip_cycles import CHECKED
     from mapper.compiler.artifacts.contents import clipped_inputs
+    from mapper.compiler.artifacts.cycles import CHECKED
     from mapper.compiler.artifacts.dump import Dump
     from mapper.compiler.artifacts.judge.folders import Judged, require_right
     from mapper.compiler.artifacts.report import add_simulation, read_report
@@ -235,8 +235,13 @@ def _cycles(
     options: argparse.Namespace, folder: CompiledFolder, samples: NDArray[np.float32] | None
 ) -> dict[str, Any]:
     """Run a frame on one core, or several on several cores, cycle by cycle; return JSON."""
-    from mapper.compiler.artifacts.chip_cycles import FRAMES, frames_rows, run_frames
-    from mapper.compiler.artifacts.cycles import cycle_rows, run_cycles
+    from mapper.compiler.artifacts.cycles import (
+        FRAMES,
+        cycle_rows,
+        frames_rows,
+        run_cycles,
+        run_frames,
+    )
 
     if not folder.is_spread:
         return cycle_rows(run_cycles(folder, None if samples is None else samples[:1]))

@@ -27,7 +27,7 @@ from hw.npu.flit import SIDE_BITS, Kind
 from hw.npu.isa.table import INSTRUCTION_BYTES, MICRO_OP_BYTES
 from hw.npu.memories.memories import Contents, NpuMemories
 from hw.npu.run import PATIENCE, Delivered, HostSide, Input, NpuRun, NpuSimulator
-from mapper.compiler.artifacts.chip_cycles import chip_of, inputs_of
+from mapper.compiler.artifacts.cycles import chip_of, inputs_of
 from mapper.compiler.artifacts.manifest import CompiledFolder
 from mapper.compiler.artifacts.simulate import FrameCores, Machine, programs_of
 from mapper.compiler.program.image import Image

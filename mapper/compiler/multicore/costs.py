@@ -13,7 +13,7 @@ from mapper.compiler.codegen.program import memory_sizes
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region, pixel_vectors
 from mapper.compiler.multicore.areas import Homes
-from mapper.compiler.multicore.pieces import MacroPiece, Whole
+from mapper.compiler.multicore.job import MacroPiece, Whole
 from mapper.compiler.multicore.slices import Slice, Sliced, slice_macro
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.links import Target

@@ -27,7 +27,7 @@ from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.multicore.areas import Box, Homes
 from mapper.compiler.multicore.costs import PartCost, PartCosts
-from mapper.compiler.multicore.pieces import MacroPiece, Whole
+from mapper.compiler.multicore.job import MacroPiece, Whole
 from mapper.compiler.multicore.slices import can_split_blocks, slice_macro, some_row_is_padding
 from mapper.compiler.multicore.vertices import SHARES, shares
 from mapper.compiler.program.inputs import Span

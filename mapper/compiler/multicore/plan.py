@@ -13,8 +13,7 @@ from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.layouts import WORD_VECTORS, plane_words
 from mapper.compiler.memory.planner import Lives, pixel_vectors
 from mapper.compiler.multicore.areas import Box, Homes, Kept, add_box, gaps_between
-from mapper.compiler.multicore.job import nearest
-from mapper.compiler.multicore.pieces import ChipPlan, CorePlan, MacroPiece, Whole
+from mapper.compiler.multicore.job import ChipPlan, CorePlan, MacroPiece, Whole, nearest
 from mapper.compiler.multicore.rooms import Address, Room, place_rooms
 from mapper.compiler.multicore.slices import Slice, Sliced, slice_macro
 from mapper.compiler.numerics.windows import GROUP

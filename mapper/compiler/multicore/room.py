@@ -7,9 +7,8 @@ from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Conv, Requantise
 from mapper.compiler.memory.planner import PlannedMaps, blocks_of, memory_use, plan_memory
 from mapper.compiler.multicore.areas import Homes
-from mapper.compiler.multicore.job import CompileJob
+from mapper.compiler.multicore.job import CompileJob, Whole
 from mapper.compiler.multicore.period import taken_rows
-from mapper.compiler.multicore.pieces import Whole
 from mapper.compiler.multicore.slices import slice_macro
 from mapper.compiler.program.inputs import Span, constants_of
 from mapper.compiler.program.tables import PARAMETER_BYTES, Tables

@@ -35,10 +35,9 @@ from mapper.compiler.memory.planner import (
     plan_memory,
 )
 from mapper.compiler.multicore.costs import PartCosts
-from mapper.compiler.multicore.job import CompileJob, Made, ports_of
+from mapper.compiler.multicore.job import ChipPlan, CompileJob, MacroPiece, Made, ports_of
 from mapper.compiler.multicore.meshed import HostSide, mesh_chip
 from mapper.compiler.multicore.period import Grouped, Line, Way, taken_rows, turns
-from mapper.compiler.multicore.pieces import ChipPlan, MacroPiece
 from mapper.compiler.multicore.placement import cores_of
 from mapper.compiler.multicore.plan import plan_cores
 from mapper.compiler.multicore.room import require_room_on_several, whole_of

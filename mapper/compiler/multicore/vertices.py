@@ -17,7 +17,7 @@ from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.multicore.areas import Box, Homes
 from mapper.compiler.multicore.costs import PartCost
-from mapper.compiler.multicore.pieces import MacroPiece, Whole
+from mapper.compiler.multicore.job import MacroPiece, Whole
 from mapper.compiler.multicore.slices import slice_macro
 
 WHOLE = 1 << 20

@@ -15,7 +15,7 @@ from chipsim.npu.replay import Results, overlapped
 from hw.npu.flit import NpuFlit
 from hw.npu.loading import contents_flits
 from hw.npu.memories.memories import Contents
-from mapper.compiler.artifacts import chip_cycles
+from mapper.compiler.artifacts import cycles
 from mapper.compiler.artifacts.manifest import CompiledFolder, read_folder
 from tests.compiler.bad_input.good import compile_good
 from tests.mapper.conftest import Run
@@ -164,7 +164,7 @@ def test_frames_need_cycles_and_several_cores(out: Path, run: Run, option: tuple
 @pytest.mark.sample(0.25)
 def test_early_reads_are_reported(spread: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loads that do not wait for data from other cores."""
-    chip_of = chip_cycles.chip_of
+    chip_of = cycles.chip_of
 
     def hasty(folder: CompiledFolder) -> MeshChip:
         chip = chip_of(folder)
@@ -173,7 +173,7 @@ def test_early_reads_are_reported(spread: Path, run: Run, monkeypatch: pytest.Mo
             program.fields[waits, FIELDS[Op.CTRL, 1].index("count")] = 0
         return chip
 
-    monkeypatch.setattr(chip_cycles, "chip_of", hasty)
+    monkeypatch.setattr(cycles, "chip_of", hasty)
     found = run("simulate", "out", "--input", "samples.npz", "--cycles")
     assert found.code == 1
     assert "changes while it runs" in found.err or "differ from" in found.err
@@ -196,7 +196,7 @@ def test_different_bytes_are_reported(
             frame.load(core, 5, frame.read(core, 5, (1,), (1,)) ^ 1)
         return found, frame
 
-    monkeypatch.setattr(chip_cycles, "overlapped", damaged)
+    monkeypatch.setattr(cycles, "overlapped", damaged)
     found = run("simulate", "out", "--input", "samples.npz", "--cycles")
     assert found.code == 1
     told = {

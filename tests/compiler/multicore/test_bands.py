@@ -14,14 +14,13 @@ import pytest
 
 from chipsim.chip.model import Chip
 from hw.npu.isa.table import UNITS, Instruction
-from mapper.compiler.artifacts.chip_cycles import run_frames
+from mapper.compiler.artifacts.cycles import run_frames
 from mapper.compiler.artifacts.manifest import CompiledFolder
 from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.multicore import plan, spread
 from mapper.compiler.multicore.areas import Homes
-from mapper.compiler.multicore.job import CompileJob, Made
+from mapper.compiler.multicore.job import CompileJob, MacroPiece, Made, Whole
 from mapper.compiler.multicore.period import taken_rows
-from mapper.compiler.multicore.pieces import MacroPiece, Whole
 from mapper.compiler.multicore.rooms import Room
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.tiling.tiles import extent_of

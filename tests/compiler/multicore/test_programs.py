@@ -15,16 +15,15 @@ from chipsim.npu.mesh_report import chip_report
 from chipsim.npu.mesh_run import run_mesh
 from hw.npu.isa.encoding import encode_program
 from hw.npu.isa.table import Instruction
-from mapper.compiler.artifacts.chip_cycles import chip_of
+from mapper.compiler.artifacts.cycles import chip_of
 from mapper.compiler.artifacts.manifest import CompiledFolder, Target
 from mapper.compiler.artifacts.simulate import Compared, simulate
 from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.ir.node import Window
 from mapper.compiler.multicore import spread as module
 from mapper.compiler.multicore.areas import Homes
-from mapper.compiler.multicore.job import CompileJob, Made
+from mapper.compiler.multicore.job import CompileJob, MacroPiece, Made, Whole
 from mapper.compiler.multicore.period import taken_rows
-from mapper.compiler.multicore.pieces import MacroPiece, Whole
 from mapper.compiler.multicore.placement import in_order
 from mapper.compiler.multicore.slices import can_split_blocks
 from mapper.compiler.pipeline import compile_model

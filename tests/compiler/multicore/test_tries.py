@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from mapper.compiler.multicore import tries
+from mapper.compiler.multicore.job import MacroPiece
 from mapper.compiler.multicore.period import Grouped
-from mapper.compiler.multicore.pieces import MacroPiece
 from mapper.compiler.multicore.tries import Tried, best_of, tried
 from mapper.compiler.program.inputs import Span
 from mapper.errors import DoesNotFitError

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mapper.compiler.artifacts import chip_cycles
+from mapper.compiler.artifacts import cycles
 from mapper.report.compiled.judged import judged
 from tests.compiler.bad_input.good import QUICK, compile_good, good
 from tests.docs.test_schemas import errors
@@ -167,7 +167,7 @@ def test_bars_of_a_run_are_the_work_of_its_units(
     spread: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With all gaps kept, and all frames drawn."""
-    monkeypatch.setattr(chip_cycles, "MOST_BARS", 1 << 30)
+    monkeypatch.setattr(cycles, "MOST_BARS", 1 << 30)
     found = run("simulate", "out", "--cycles", "--frames", "4", "--json").json()["cycle_run"]
     busy = {tuple(one["core"]): one["busy"] for one in found["cores"]}
     for core in found["timeline"]["cores"]:
