@@ -255,37 +255,30 @@ def simulate(
     """
     machine = Machine(folder) if isinstance(folder, CompiledFolder) else folder
     with as_damage(machine.folder.path):
-        return _simulate(machine, samples, threads, check, on_frame)
+        outputs = machine.folder.manifest["outputs"]
 
+        def work(frame: Frame, number: int) -> tuple[list[Data], Maps, list[int]]:
+            cores = FrameCores(machine, frame, check or on_frame is not None)
+            values, stored = machine.run(cores, samples[number : number + 1])
+            if on_frame is not None:
+                on_frame(number, cores.written | cores.seen)
+            return [values[name] for name in outputs], stored, _differences(machine, cores)
 
-def _simulate(
-    machine: Machine, samples: NDArray[np.float32], threads: int, check: bool,
-    on_frame: Callable[[int, Maps], None] | None,
-) -> Outcome:  # fmt: skip
-    outputs = machine.folder.manifest["outputs"]
-
-    def work(frame: Frame, number: int) -> tuple[list[Data], Maps, list[int]]:
-        cores = FrameCores(machine, frame, check or on_frame is not None)
-        values, stored = machine.run(cores, samples[number : number + 1])
-        if on_frame is not None:
-            on_frame(number, cores.written | cores.seen)
-        return [values[name] for name in outputs], stored, _differences(machine, cores)
-
-    rows = list(run_frames(machine.chip, range(len(samples)), work, threads))
-    values = {
-        name: _frames_of(name, [np.atleast_1d(row[0][at]) for row in rows])
-        for at, name in enumerate(outputs)
-    }
-    stored = {name: np.concatenate([row[1][name] for row in rows]) for name in rows[0][1]}
-    found = [
-        Compared(
-            layer["map"],
-            len(rows) * int(machine.covered(layer["map"]).sum()),
-            sum(row[2][at] for row in rows),
-        )
-        for at, layer in enumerate(machine.layers if check or on_frame else [])
-    ]
-    return Outcome(values, stored, found)
+        rows = list(run_frames(machine.chip, range(len(samples)), work, threads))
+        values = {
+            name: _frames_of(name, [np.atleast_1d(row[0][at]) for row in rows])
+            for at, name in enumerate(outputs)
+        }
+        stored = {name: np.concatenate([row[1][name] for row in rows]) for name in rows[0][1]}
+        found = [
+            Compared(
+                layer["map"],
+                len(rows) * int(machine.covered(layer["map"]).sum()),
+                sum(row[2][at] for row in rows),
+            )
+            for at, layer in enumerate(machine.layers if check or on_frame else [])
+        ]
+        return Outcome(values, stored, found)
 
 
 def _frames_of(name: str, rows: list[Data]) -> Data:

@@ -240,8 +240,7 @@ class _Planner:
             lives = None if far else core.lives[key]
             size, planes = self.homes.size(kept), kept.owner.planes
             rooms.append(Room(key, kept.owner.name, size, lives, planes, far))
-        found = place_rooms(rooms, self.shape.map_vectors, core.name)
-        core.addresses = found.addresses
+        core.addresses = place_rooms(rooms, self.shape.map_vectors, core.name)
 
     def _results(self) -> dict[Tensor, tuple[Box, int]]:
         """Return where the host stores results: the box of each owner, and its first vector."""
