@@ -34,8 +34,7 @@ from chipsim.npu.followed import fields_by_name
 from chipsim.npu.mesh_run import run_mesh
 from chipsim.traffic.arrays import Traffic
 from mapper.cli.main import main as mapper_main
-from mapper.compiler.artifacts.chip_cycles import chip_of, run_frames
-from mapper.compiler.artifacts.cycles import run_cycles
+from mapper.compiler.artifacts.cycles import chip_of, run_cycles, run_frames
 from mapper.compiler.artifacts.manifest import MAPPING, TILES, CompiledFolder, read_folder
 from mapper.compiler.artifacts.simulate import programs_of, simulate
 from mapper.compiler.model import open_model

@@ -40,20 +40,6 @@ REASONS = {
         "field of x.tables.json, for its readers",
     ),
     "mapper.cli.parser.Parser._check_value": "called by argparse",
-    "mapper.compiler.partition.patterns.run_function": "tests run both levels of operators",
-    **dict.fromkeys(
-        (
-            f"mapper.compiler.memory.layouts.{name}"
-            for name in (
-                "address_of",
-                "element_spot",
-                "padded_elements",
-                "plane_spot",
-                "vector_spot",
-            )
-        ),
-        "layouts of feature maps, for programs written by hand",
-    ),
     "mapper.result.NetworkMapping._repr_html_": "called by notebooks",
     "mapper.kernels.warmup.trust_kernels": "for a checkout with kernels newer than their table",
     "storage.formats.export_network": "the counterpart of import_network, for users of storage",

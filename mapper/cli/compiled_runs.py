@@ -14,8 +14,14 @@ from rich.table import Table
 from mapper.cli import compile_tables, terminal
 from mapper.cli import options as common
 from mapper.cli.compile_tables import compared_rows
-from mapper.compiler.artifacts.chip_cycles import CHECKED, FRAMES, frames_rows, run_frames
-from mapper.compiler.artifacts.cycles import cycle_rows, run_cycles
+from mapper.compiler.artifacts.cycles import (
+    CHECKED,
+    FRAMES,
+    cycle_rows,
+    frames_rows,
+    run_cycles,
+    run_frames,
+)
 from mapper.compiler.artifacts.dump import Dump
 from mapper.compiler.artifacts.judge.beside import Judgement
 from mapper.compiler.artifacts.judge.folders import Judged, require_right
@@ -23,12 +29,10 @@ from mapper.compiler.artifacts.manifest import CompiledFolder, read_folder
 from mapper.compiler.artifacts.report import add_simulation, read_report
 from mapper.compiler.artifacts.simulate import (
     FRAMES_AT_ONCE,
-    Clipped,
     Compared,
     Digest,
     Machine,
     Maps,
-    clipped_inputs,
     simulate,
 )
 from mapper.compiler.quantisation.score import require_classes
@@ -236,8 +240,7 @@ def _hardware(
     options: argparse.Namespace, folder: CompiledFolder, samples: NDArray[np.float32]
 ) -> dict[str, int]:
     """Run samples in the Amaranth simulator; return the counts of equal bytes and cycles."""
-    from mapper.compiler.artifacts.chip_hardware import check_hardware
-    from mapper.compiler.artifacts.core_hardware import check_core
+    from mapper.compiler.artifacts.chip_hardware import check_core, check_hardware
 
     if folder.is_spread:
         return check_hardware(folder, samples)._asdict()

@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     from hw.npu.isa.table import INSTRUCTION_BYTES, MICRO_OP_BYTES
     from mapper.compiler.artifacts.contents import is_records
     from mapper.compiler.artifacts.manifest import MOST_FILE
-    from mapper.compiler.codegen.macros.listing import listing_text
+    from mapper.compiler.codegen.macros.file import listing_text
     from mapper.compiler.program.image import unpack_image
     from mapper.errors import MapperError
     from storage.files import read_input

@@ -13,7 +13,7 @@ from typing import NamedTuple, get_args
 
 from chipsim.npu.mesh_report import ChipReport, chip_report
 from chipsim.npu.mesh_run import run_mesh
-from mapper.compiler.artifacts.chip_cycles import chip_of
+from mapper.compiler.artifacts.cycles import chip_of
 from mapper.compiler.artifacts.manifest import Target, folder_in_memory
 from mapper.compiler.compiled import Compiled
 from mapper.compiler.settings import CompileSettings, Placement

@@ -17,7 +17,6 @@ from mapper.compiler.ir.node import SHARES, Dequantise, Host, Node, Quantise
 from mapper.compiler.model import Model, built
 from mapper.compiler.optimise import optimised
 from mapper.compiler.partition.functions import Partition, divide
-from mapper.compiler.partition.support import hint
 from mapper.compiler.quantisation.exact import ExactLayers
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.transforms.constants import CONSTANTS
@@ -145,3 +144,37 @@ def explain_json(rows: list[NodeRow]) -> dict[str, Any]:
 
 def write_explain(folder: Path, rows: list[NodeRow]) -> None:
     write_file(folder / EXPLAIN, (json.dumps(explain_json(rows), indent=1) + "\n").encode())
+
+
+ACTIVATIONS = frozenset(
+    {"Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Swish", "Mish", "Elu", "Selu", "Celu", "Gelu"}
+    | {"Erf", "Softplus", "Softsign"}
+)
+LAST = frozenset({"Softmax", "LogSoftmax", "ArgMax", "ArgMin", "TopK", "Hardmax"})
+_HINTS = (
+    ("as asked", "remove it from --keep"),
+    ("not constant", "export with constant folding"),
+    ("channels on axis 1", "export with channels on axis 1 (NCHW)"),
+    ("within a channel", "use one number for each channel"),
+    ("one vector and a matrix", "export for one sample"),
+    ("scales are not given", "quantise it as well, or give samples with --calibrate"),
+    ("packing takes", "run its neighbours on cores as well, or give its layers more channels"),
+    ("double the size", "resize to twice the size, nearest"),
+)
+"""Part of the reason why a node stays on the host, and the remedy."""
+
+
+def hint(kind: str, why: str) -> str:
+    """Return a remedy for a host node. kind : ONNX operator; why : reason why it is on the host"""
+    for part, found in _HINTS:
+        if part in why and "export" not in why:
+            return found
+    if "export" in why:
+        return why.split(":")[-1].strip()
+    if kind in ACTIVATIONS:
+        return "train with Relu, LeakyRelu, PRelu or Clip instead to run it on a core"
+    if kind in LAST:
+        return "at the end of a model its cost on the host is low"
+    if kind == "LRN":
+        return "train with BatchNormalization instead, or without it"
+    return "cores do not support it"

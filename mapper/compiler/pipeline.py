@@ -19,11 +19,16 @@ from mapper.compiler.ir.macro import Macro
 from mapper.compiler.jobs import job_of, require_room
 from mapper.compiler.model import Model, built
 from mapper.compiler.multicore.job import CompileJob, Made
-from mapper.compiler.multicore.one import on_one_core
-from mapper.compiler.multicore.spread import refusal, runs_on_one, spread, usable_places
+from mapper.compiler.multicore.spread import (
+    on_one_core,
+    refusal,
+    runs_on_one,
+    spread,
+    usable_places,
+)
 from mapper.compiler.optimise import optimised
 from mapper.compiler.partition.hostplan import plan_host
-from mapper.compiler.program.preloaded import Preloaded
+from mapper.compiler.program.presets import Preloaded
 from mapper.compiler.quantisation.exact import ExactLayers
 from mapper.compiler.quantisation.losses import LayerLoss, layer_losses
 from mapper.compiler.quantisation.ranges_file import RangesFile

@@ -16,7 +16,7 @@ from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import PlannedMaps, memory_use, plan_memory
 from mapper.compiler.memory.regions import lanes_of, share
 from mapper.compiler.partition.functions import divide
-from mapper.compiler.program.preloaded import Preloaded
+from mapper.compiler.program.presets import Preloaded
 from mapper.compiler.program.steps import Step, with_tokens
 from mapper.compiler.settings import FewChannels
 from mapper.compiler.tiling.units import timeline_of_functions

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
@@ -17,11 +18,13 @@ from mapper.compiler.artifacts.checks.checker import check_program
 from mapper.compiler.artifacts.checks.touches import Cells, instructions_of
 from mapper.compiler.artifacts.manifest import CompiledFolder, Target, folder_in_memory
 from mapper.compiler.artifacts.simulate import Compared, simulate
+from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.compiled import Compiled
 from mapper.compiler.model import Model, open_model
 from mapper.compiler.pipeline import compile_model
 from mapper.compiler.program.image import Image
 from mapper.compiler.settings import CompileSettings
+from mapper.errors import DoesNotFitError
 from storage.samples import SampleArrays
 from tests.compiler.networks import Builder
 
@@ -83,6 +86,31 @@ def check_image(image: Image, shape: NpuShape, presets: Sequence[Cells], where: 
     program = list(instructions_of(image, shape, where))
     check_program(program, image, shape, presets, where)
     return len(program)
+
+
+def exact(build: Builder, made: Made) -> Made:
+    """Check that every layer equals the reference, and that the checker accepts the programs."""
+    found = compared(build, made)
+    assert found
+    assert {one.differences for one in found} == {0}, found
+    assert verify_compiled(made.folder)["instructions"] == len(made.compiled.code.program)
+    return made
+
+
+def fitting(build: Builder, shape: NpuShape, **settings: object) -> Made:
+    """Compile a network; skip the test if micro-ops or weights do not fit in a small core."""
+    try:
+        return compiled(build, shape, **settings)
+    except DoesNotFitError as error:
+        expected = shape.name.startswith("small") or "micro-op memory" in str(error)
+        if not expected and "weight memory" not in str(error):
+            raise
+        pytest.skip(str(error))
+
+
+def same(build: Builder, shape: NpuShape, **settings: object) -> Made:
+    """Compile a network, check every layer and the programs; skip if a small core is too small."""
+    return exact(build, fitting(build, shape, **settings))
 
 
 def compared(build: Builder, made: Made, frames: int = 3) -> list[Compared]:

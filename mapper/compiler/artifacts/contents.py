@@ -1,22 +1,19 @@
-"""Summaries of compiled folders and core programs."""
+"""Summaries of compiled folders and core programs, and of samples for them."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chipsim.npu.records import KINDS, Op
 from hw.npu.isa.encoding import decode_program
-from hw.npu.isa.table import INSTRUCTION_BYTES, MICRO_OP_BYTES
 from mapper.compiler.artifacts.manifest import MOST_FILE, RECORDS, CompiledFolder
-from mapper.compiler.codegen.macros.file import MACROS, record_count
-from mapper.compiler.codegen.macros.listing import contents
+from mapper.compiler.codegen.macros.file import MACROS, contents, record_count
 from mapper.compiler.program.image import MAGIC, Image, unpack_image
 from storage.files import open_input, read_input
-
-HEADER_BYTES = 8
 
 
 def is_program(path: Path) -> bool:
@@ -59,12 +56,7 @@ def image_contents(image: Image, where: str) -> dict[str, Any]:
         "npu": image.info["shape"].get("name"),
         "rows": image.info["shape"]["rows"],
         "columns": image.info["shape"]["columns"],
-        "instructions": len(image.instructions) // INSTRUCTION_BYTES,
-        "micro_ops": len(image.micro_ops) // MICRO_OP_BYTES,
-        "weight_words": len(image.weights),
-        "parameter_words": len(image.parameters),
-        "headers": len(image.headers) // HEADER_BYTES,
-        "preset_vectors": len(image.maps),
+        **image.counts,
         "kinds": kinds,
     }
 
@@ -93,3 +85,27 @@ def folder_contents(folder: CompiledFolder) -> dict[str, Any]:
         "macro_records": record_count(folder.records, str(folder.path / RECORDS)),
         "files": files,
     }
+
+
+class Clipped(NamedTuple):
+    """Number of input values outside the range of the input scale. low, high : the range"""
+
+    values: int
+    low: float
+    high: float
+
+
+def clipped_inputs(folder: CompiledFolder, samples: NDArray[np.float32]) -> Clipped | None:
+    """Return how many sample values are clipped by host quantisation; None if the input has no
+    scale.
+    """
+    name = next(iter(folder.graph.inputs))
+    for step in folder.host:
+        if step["do"] == "quantise" and step["value"] == name and not step.get("levels"):
+            half = 1 << (step["bits"] - 1)
+            ends = (np.array([-half, half - 1]) - step["zero_point"]).astype(np.float32)
+            steps = np.rint(samples / np.float32(step["scale"]))
+            outside = int(((steps < ends[0]) | (steps > ends[1])).sum())
+            low, high = (float(end * np.float32(step["scale"])) for end in ends)
+            return Clipped(outside, low, high)
+    return None

@@ -10,22 +10,15 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.cycles import UNITS, Timeline
-from chipsim.npu.timing import vectors_of_entry
 from hw.npu.isa.table import Instruction
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Conv
 from mapper.compiler.memory.planner import Region, blocks_of
-from mapper.compiler.program.steps import Step
-from mapper.compiler.tiling.stalls import CAUSES, unit_of, waits_of
+from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.steps import Step, unit_of
+from mapper.compiler.tiling.units import CAUSES, vectors_of, waits_of
 
 MOST_BARS = 400  # per unit in the timeline; shorter gaps are closed
-
-
-class LayerSpan(NamedTuple):
-    """The instructions of a layer: index of the first, and end."""
-
-    first: int
-    stop: int
 
 
 class ProgramRun(NamedTuple):
@@ -50,14 +43,12 @@ class ProgramRun(NamedTuple):
         return cls(steps, program, timeline, units, waits_of(program, timeline), shape)
 
 
-def parts_of(ends: Sequence[int]) -> list[LayerSpan]:
+def parts_of(ends: Sequence[int]) -> list[Span]:
     """Return the instructions of each layer, from the layer ends."""
-    return [LayerSpan(first, end) for first, end in zip([0, *ends], ends, strict=False)]
+    return [Span(first, end) for first, end in zip([0, *ends], ends, strict=False)]
 
 
-def layer_row(
-    macro: Macro, part: LayerSpan, region: Region | None, run: ProgramRun
-) -> dict[str, Any]:
+def layer_row(macro: Macro, part: Span, region: Region | None, run: ProgramRun) -> dict[str, Any]:
     """Return the report row of a layer: description, result and cost.
 
     region : region of its result, if that stays on the core
@@ -65,7 +56,7 @@ def layer_row(
     Cycles and busy shares count from the end of the previous layers to its own end; stalls are
     before its own instructions.
     """
-    own = slice(part.first, part.stop)
+    own = slice(*part)
     start, end = (getattr(run.timeline, name)[own] for name in ("start", "end"))
     units = run.units[own]
     first, last = int(start.min(initial=0)), int(end.max(initial=0))
@@ -180,16 +171,4 @@ def bars_of(start: NDArray[np.int64], end: NDArray[np.int64], gap: int) -> list[
 
 def _vectors(program: Sequence[Instruction], op: str, shape: NpuShape) -> int:
     """Return the vectors moved by loads or stores, including padding of loads."""
-    count = 0
-    for one in program:
-        if one.op != op:
-            continue
-        f = one.fields
-        if "y_size" in f:
-            moved = f["c_size"] * f["x_size"] * f["y_size"] * (1 + 3 * f.get("up", 0))
-            count += moved * (
-                vectors_of_entry(shape) if one.kind in ("ACC32", "PARTIAL", "PARTIAL_HOST") else 1
-            )
-        elif one.kind == "TABLE":
-            count += f["vectors"]
-    return count
+    return sum(vectors_of(one, shape) for one in program if one.op == op)

@@ -20,7 +20,7 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -90,6 +90,11 @@ class CompiledFolder(NamedTuple):
         return from_fields(self.manifest["chip"], f"{self.path}: chip")
 
     @property
+    def shape(self) -> NpuShape:
+        """Cores of the chip."""
+        return NpuShape(**self.manifest["shape"])
+
+    @property
     def link(self) -> HostLink:
         """Link over which the host answers requests for weights."""
         return HostLink.of(self.chip.host)
@@ -102,7 +107,7 @@ class CompiledFolder(NamedTuple):
 
 def folder_in_memory(path: Path, compiled: Compiled, target: Target) -> CompiledFolder:
     """Return the contents of a folder without writing it, to run temporary programs."""
-    images = {one.place: one.image(target.shape) for one in compiled.codes}
+    images = {one.place: one.image() for one in compiled.codes}
     records = b"".join(one.records for one in compiled.codes)
     words = compiled.host_weights if compiled.host_weights.size else None
     manifest = manifest_of(compiled, target)
@@ -134,9 +139,7 @@ def write_folder(
 ) -> None:
     """Write a compiled model. form : description of how samples become the model's input"""
     graph, constants = graph_to_json(compiled.graph)
-    files = {
-        program_file(one.place): pack_image(one.image(target.shape)) for one in compiled.codes
-    } | {
+    files = {program_file(one.place): pack_image(one.image()) for one in compiled.codes} | {
         RECORDS: b"".join(one.records for one in compiled.codes),
         HOST_PLAN: json_bytes({"steps": compiled.host}),
         GRAPH: json_bytes(graph),
@@ -174,7 +177,6 @@ def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:
     columns, cores = target.shape.columns, []
     for one in compiled.codes:
         x, y = one.place
-        counts = [list(pair) for pair in sorted(one.links.counts.items())]
         brought = [
             {"stream": each.stream, "slots": each.slots, "runs": [list(run) for run in each.runs]}
             for each in one.links.brought
@@ -184,22 +186,19 @@ def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:
                 "x": x,
                 "y": y,
                 "file": program_file(one.place),
-                "streams": counts,
+                "streams": [list(pair) for pair in sorted(one.links.counts.items())],
                 "brought": brought,
             }
         )
-    functions = []
-    for number, (name, one_) in enumerate(
-        zip(compiled.partition.names(), compiled.partition.functions, strict=True)
-    ):
-        functions.append(
-            {
-                "name": name,
-                "spans": [list(code.spans[number]) for code in compiled.codes],
-                "inputs": [tensor.name for tensor in one_.inputs],
-                "results": [tensor.name for tensor in one_.results],
-            }
-        )
+    functions = [
+        {
+            "name": compiled.partition.names()[number],
+            "spans": [list(code.spans[number]) for code in compiled.codes],
+            "inputs": [tensor.name for tensor in one.inputs],
+            "results": [tensor.name for tensor in one.results],
+        }
+        for number, one in enumerate(compiled.partition.functions)
+    ]
     return {
         "schema": SCHEMA,
         "tool": f"mapper {version()}",
@@ -251,7 +250,6 @@ def _layers(compiled: Compiled) -> list[dict[str, Any]]:
 
     end : for each core, the end of the instructions for it or earlier layers
     """
-    after = _ends(compiled)
     ends: dict[Tensor, tuple[int, int]] = {}  # function, and macro node
     sources: dict[Tensor, tuple[str, ...]] = {}
     for number, one in enumerate(compiled.partition.functions):
@@ -269,24 +267,19 @@ def _layers(compiled: Compiled) -> list[dict[str, Any]]:
             "map": tensor.name,
             "nodes": list(names),
             "function": ends[tensor][0],
-            "end": after(*ends[tensor]),
+            "end": _ends(compiled, *ends[tensor]),
         }
         for tensor, names in sources.items()
     ]
 
 
-def _ends(compiled: Compiled) -> Callable[[int, int], list[int]]:
-    """Return a function that gives the end of a macro node's instructions for each core."""
-
-    def after(function: int, number: int) -> list[int]:
-        found = []
-        for code in compiled.codes:
-            begin = code.spans[function][0]
-            done = [end for at, end in zip(code.numbers, code.ends, strict=True) if at <= number]
-            found.append(max(begin, *done, begin))
-        return found
-
-    return after
+def _ends(compiled: Compiled, function: int, number: int) -> list[int]:
+    """Return the end of a macro node's instructions for each core."""
+    found = []
+    for code in compiled.codes:
+        done = [end for at, end in zip(code.numbers, code.ends, strict=True) if at <= number]
+        found.append(max([code.spans[function][0], *done]))
+    return found
 
 
 def _value(item: tuple[str, View]) -> dict[str, Any]:
@@ -326,8 +319,8 @@ def read_folder(folder: Path) -> CompiledFolder:
         }
         weights = None
         if WEIGHTS in data:
-            rows, columns = manifest["shape"]["rows"], manifest["shape"]["columns"]
-            weights = np.frombuffer(data[WEIGHTS], np.int8).reshape(-1, rows, columns)
+            size = manifest["shape"]["rows"], manifest["shape"]["columns"]
+            weights = np.frombuffer(data[WEIGHTS], np.int8).reshape(-1, *size)
         for name in (RECORDS, MODEL):
             if name not in data:
                 raise MapperError(f"{folder / name}: is missing; compile the model again")

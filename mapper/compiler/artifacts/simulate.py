@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.execute import Frame, NpuChip, run_frames
 from chipsim.npu.records import STREAMS, Program
 from mapper.compiler.artifacts.manifest import CompiledFolder, as_damage, program_file
-from mapper.compiler.codegen.decoded import program_of
 from mapper.compiler.ir.node import Concat, Host
 from mapper.compiler.memory.layouts import in_planes
 from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, blocks_of
@@ -21,6 +19,7 @@ from mapper.compiler.numerics.binary import packed, unpacked
 from mapper.compiler.numerics.execute import run_graph
 from mapper.compiler.numerics.reference import INTEGER
 from mapper.compiler.partition.hostrun import CoreAccess, Data, HostPlan, without_gaps
+from mapper.compiler.program.image import program_of
 from mapper.errors import MapperError
 
 Maps = dict[str, NDArray[np.int64]]
@@ -49,30 +48,6 @@ class Outcome(NamedTuple):
     values: dict[str, Data]
     stored: Maps
     compared: list[Compared]
-
-
-class Clipped(NamedTuple):
-    """Number of input values outside the range of the input scale. low, high : the range"""
-
-    values: int
-    low: float
-    high: float
-
-
-def clipped_inputs(folder: CompiledFolder, samples: NDArray[np.float32]) -> Clipped | None:
-    """Return how many sample values are clipped by host quantisation; None if the input has no
-    scale.
-    """
-    name = next(iter(folder.graph.inputs))
-    for step in folder.host:
-        if step["do"] == "quantise" and step["value"] == name and not step.get("levels"):
-            half = 1 << (step["bits"] - 1)
-            ends = (np.array([-half, half - 1]) - step["zero_point"]).astype(np.float32)
-            steps = np.rint(samples / np.float32(step["scale"]))
-            outside = int(((steps < ends[0]) | (steps > ends[1])).sum())
-            low, high = (float(end * np.float32(step["scale"])) for end in ends)
-            return Clipped(outside, low, high)
-    return None
 
 
 class Digest:
@@ -132,7 +107,7 @@ class Machine:
 
     def __init__(self, folder: CompiledFolder) -> None:
         self.folder = folder
-        self.shape = NpuShape(**folder.manifest["shape"])
+        self.shape = folder.shape
         self.maps = _by_name(folder.manifest["maps"])
         self.results = _by_name(folder.manifest["host_maps"])
         self.chip = NpuChip(
@@ -280,37 +255,30 @@ def simulate(
     """
     machine = Machine(folder) if isinstance(folder, CompiledFolder) else folder
     with as_damage(machine.folder.path):
-        return _simulate(machine, samples, threads, check, on_frame)
+        outputs = machine.folder.manifest["outputs"]
 
+        def work(frame: Frame, number: int) -> tuple[list[Data], Maps, list[int]]:
+            cores = FrameCores(machine, frame, check or on_frame is not None)
+            values, stored = machine.run(cores, samples[number : number + 1])
+            if on_frame is not None:
+                on_frame(number, cores.written | cores.seen)
+            return [values[name] for name in outputs], stored, _differences(machine, cores)
 
-def _simulate(
-    machine: Machine, samples: NDArray[np.float32], threads: int, check: bool,
-    on_frame: Callable[[int, Maps], None] | None,
-) -> Outcome:  # fmt: skip
-    outputs = machine.folder.manifest["outputs"]
-
-    def work(frame: Frame, number: int) -> tuple[list[Data], Maps, list[int]]:
-        cores = FrameCores(machine, frame, check or on_frame is not None)
-        values, stored = machine.run(cores, samples[number : number + 1])
-        if on_frame is not None:
-            on_frame(number, cores.written | cores.seen)
-        return [values[name] for name in outputs], stored, _differences(machine, cores)
-
-    rows = list(run_frames(machine.chip, range(len(samples)), work, threads))
-    values = {
-        name: _frames_of(name, [np.atleast_1d(row[0][at]) for row in rows])
-        for at, name in enumerate(outputs)
-    }
-    stored = {name: np.concatenate([row[1][name] for row in rows]) for name in rows[0][1]}
-    found = [
-        Compared(
-            layer["map"],
-            len(rows) * int(machine.covered(layer["map"]).sum()),
-            sum(row[2][at] for row in rows),
-        )
-        for at, layer in enumerate(machine.layers if check or on_frame else [])
-    ]
-    return Outcome(values, stored, found)
+        rows = list(run_frames(machine.chip, range(len(samples)), work, threads))
+        values = {
+            name: _frames_of(name, [np.atleast_1d(row[0][at]) for row in rows])
+            for at, name in enumerate(outputs)
+        }
+        stored = {name: np.concatenate([row[1][name] for row in rows]) for name in rows[0][1]}
+        found = [
+            Compared(
+                layer["map"],
+                len(rows) * int(machine.covered(layer["map"]).sum()),
+                sum(row[2][at] for row in rows),
+            )
+            for at, layer in enumerate(machine.layers if check or on_frame else [])
+        ]
+        return Outcome(values, stored, found)
 
 
 def _frames_of(name: str, rows: list[Data]) -> Data:

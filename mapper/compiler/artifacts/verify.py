@@ -6,21 +6,34 @@ program and of its loop listing, if there is one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.artifacts.checks.areas import MapPlace
-from mapper.compiler.artifacts.checks.checker import Declared, check_program
+from mapper.compiler.artifacts.checks.checker import (
+    CompleteMap,
+    Declared,
+    check_program,
+    stored_maps,
+)
 from mapper.compiler.artifacts.checks.exchange import Traded, check_exchange
-from mapper.compiler.artifacts.checks.layers import CompleteMap, stored_maps
 from mapper.compiler.artifacts.checks.touches import Instruction, in_slots, instructions_of
 from mapper.compiler.artifacts.loops.check import check_listing
-from mapper.compiler.artifacts.manifest import LOOPS, MOST_JSON, CompiledFolder, program_file
-from mapper.compiler.artifacts.verify_records import verify_records
+from mapper.compiler.artifacts.manifest import (
+    LOOPS,
+    MOST_JSON,
+    RECORDS,
+    WEIGHTS,
+    CompiledFolder,
+    program_file,
+)
+from mapper.compiler.codegen.code import images_of_records
+from mapper.compiler.codegen.macros.file import record_count
+from mapper.compiler.program.image import Image
 from mapper.errors import CheckFailedError
 from storage.files import read_input
 
@@ -31,7 +44,7 @@ def vectors_in(one: dict[str, Any]) -> NDArray[np.int64]:
         return np.arange(one["address"], one["address"] + int(one["vectors"]))
     _, rows, columns, _ = one["shape"]
     row, pixel = one["strides"]
-    blocks = _pixel_vectors(one)
+    blocks = int(one["pixel"])  # vectors per pixel
     found = np.arange(rows)[:, None, None] * row + np.arange(columns)[:, None] * pixel
     places = np.arange(blocks)
     if one["high"]:
@@ -40,26 +53,23 @@ def vectors_in(one: dict[str, Any]) -> NDArray[np.int64]:
     return (one["address"] + found + places).ravel()
 
 
-def _pixel_vectors(one: dict[str, Any]) -> int:
-    """Return the vectors per pixel of a map of the manifest."""
-    return int(one["pixel"])
+def _maps_on(folder: CompiledFolder, place: tuple[int, int]) -> dict[str, dict[str, Any]]:
+    """Return the maps of a core by name."""
+    return {one["name"]: one for one in folder.manifest["maps"] if tuple(one["core"]) == place}
 
 
 def _presets(folder: CompiledFolder, place: tuple[int, int]) -> list[NDArray[np.int64]]:
     """Return the addresses of a core that the host writes before each function."""
-    maps = {one["name"]: one for one in folder.manifest["maps"] if tuple(one["core"]) == place}
+    maps, nothing = _maps_on(folder, place), np.zeros(0, np.int64)
     return [
-        np.concatenate(
-            [np.zeros(0, np.int64)]
-            + [vectors_in(maps[name]) for name in one["inputs"] if name in maps]
-        )
+        np.concatenate([nothing, *(vectors_in(maps[x]) for x in one["inputs"] if x in maps)])
         for one in folder.manifest["functions"]
     ]
 
 
 def _stored(folder: CompiledFolder, place: tuple[int, int]) -> list[CompleteMap]:
     """Return the maps in a core's memory at the end of layers."""
-    maps = {one["name"]: one for one in folder.manifest["maps"] if tuple(one["core"]) == place}
+    maps = _maps_on(folder, place)
     at = list(folder.images).index(place)
     ends = {
         one["map"]: int(one["end"][at]) for one in folder.manifest["layers"] if one["map"] in maps
@@ -75,10 +85,9 @@ def _maps(folder: CompiledFolder, place: tuple[int, int]) -> list[MapPlace]:
     for one in folder.manifest["maps"]:
         if tuple(one["core"]) == place and not one["planes"]:
             _, height, width, _ = one["shape"]
-            blocks = _pixel_vectors(one) // (2 if one["high"] else 1)
+            blocks = int(one["pixel"]) // (2 if one["high"] else 1)
             row, pixel = one["strides"]
-            place_of = MapPlace(one["address"], height, width, blocks, row, pixel, one["pad"])
-            found.append(place_of)
+            found.append(MapPlace(one["address"], height, width, blocks, row, pixel, one["pad"]))
     return found
 
 
@@ -112,7 +121,7 @@ def verify_compiled(folder: CompiledFolder, made: bool = False) -> dict[str, Any
     Raises `CheckFailedError` that names program and instruction.
     """
     records = {} if made else {"macro records": verify_records(folder)}
-    shape = NpuShape(**folder.manifest["shape"])
+    shape = folder.shape
     instructions = 0
     declared, programs = {}, {}
     for place, image in folder.images.items():
@@ -140,3 +149,49 @@ def verify_compiled(folder: CompiledFolder, made: bool = False) -> dict[str, Any
         **records,
         "maps": len(folder.manifest["maps"]),
     }
+
+
+SAID = {
+    "info": "sizes",
+    "micro_ops": "micro-ops",
+    "weights": "weight words",
+    "parameters": "parameter words",
+    "headers": "packet headers",
+    "maps": "preset vectors",
+}
+"""Names of program parts in messages."""
+
+
+def verify_records(folder: CompiledFolder) -> int:
+    """Generate the programs from the macro records again; return the number of records.
+
+    Raises `CheckFailedError` that names the difference, `MapperError` that names a damaged record.
+    """
+    where = str(folder.path / RECORDS)
+    if not folder.records:
+        raise CheckFailedError(f"{where}: is missing; compile the model again")
+    made = images_of_records(folder.records, where)
+    places = [one.core for one in made.layers]
+    if places != list(folder.images):
+        raise CheckFailedError(
+            f"{where}: has cores {_named(places)}, but programs are for "
+            f"{_named(folder.images)}; compile the model again"
+        )
+    for place, image in zip(places, made.images, strict=True):
+        _require_same(folder.images[place], image, f"{where}: the {{}} differ from "
+                      f"{program_file(place)}; compile the model again")  # fmt: skip
+    stored = b"" if folder.weights is None else folder.weights.tobytes()
+    if made.words != stored:
+        raise CheckFailedError(f"{where}: its weight words differ from {WEIGHTS}; compile again")
+    return record_count(folder.records, where)
+
+
+def _named(places: Iterable[tuple[int, int]]) -> str:
+    return ", ".join(f"({x}, {y})" for x, y in places) or "none"
+
+
+def _require_same(kept: Image, made: Image, message: str) -> None:
+    for name in Image._fields:
+        mine, its = getattr(kept, name), getattr(made, name)
+        if not (np.array_equal(mine, its) if isinstance(its, np.ndarray) else mine == its):
+            raise CheckFailedError(message.format(SAID.get(name, name)))

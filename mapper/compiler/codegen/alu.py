@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.npu.isa.table import Instruction, MicroOp, form_of
+from hw.npu.isa.table import Instruction, MicroOp
 from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.codegen.areas import Entries, LoadArea
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
@@ -17,13 +17,13 @@ from mapper.compiler.ir.requantisation import ROUNDINGS, Multiplier, Requantisat
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.program.inputs import Span
-from mapper.compiler.program.steps import Touch
+from mapper.compiler.program.steps import Touch, most_of
 from mapper.errors import MapperError
 
 LEAST = -(1 << 15)  # smallest immediate operand
 PARAMETERS = 2  # source field: operand from the parameter memory
 OFFSET_BITS = 31  # magnitude bits of an offset in a parameter word
-_RQ = {field.name: field.most for field in form_of("RQ", "RQ").fields}
+_RQ = most_of("RQ", "RQ")
 
 
 def alu(
@@ -31,17 +31,16 @@ def alu(
 ) -> None:
     """Add one ALU operation on all entries; the source operand is also read entry by entry."""
     op = MicroOp(acc=made.first, inp=source.first)
-    fields = {
-        "uop": core.tables.add_micro_ops([op], core.macro.label),
-        "uops": 1,
-        "n_out": made.blocks * made.rows,
-        "n_in": made.columns,
-        "dst_out": made.columns,
-        "dst_in": 1,
-        "src_out": made.columns,
-        "src_in": 1,
-    }
-    alu_step(core, Instruction("ALU", kind, fields=fields | more), [made, source], made)
+    fields = made.by_rows | {"src_out": made.columns, "src_in": 1} | more
+    alu_with(core, kind, [op], fields, [made, source], made)
+
+
+def alu_with(
+    core: ProgramBuilder, kind: str, ops: list[MicroOp], fields: dict[str, int],
+    reads: list[Entries], made: Entries,
+) -> None:  # fmt: skip
+    """Add an ALU operation with some micro-ops."""
+    alu_step(core, Instruction("ALU", kind, fields=core.micro_ops(ops) | fields), reads, made)
 
 
 def alu_step(
@@ -51,7 +50,7 @@ def alu_step(
     writes = [Touch("ACC", made.cells)]
     if instruction.fields.get("out"):
         writes.append(Touch("OUT", made.cells))
-    core.step("ALU", instruction, [Touch("ACC", one.cells) for one in reads], writes)
+    core.step(instruction, [Touch("ACC", one.cells) for one in reads], writes)
 
 
 def requantise(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
@@ -153,17 +152,8 @@ def add_constant(core: ProgramBuilder, made: Entries, number: int) -> None:
         core.shape.rows, PARAMETER_LANES
     )
     word = core.tables.add_parameters(words, core.macro.label)
-    op = MicroOp(acc=made.first, inp=word)
-    fields = {
-        "uop": core.tables.add_micro_ops([op], core.macro.label),
-        "uops": 1,
-        "n_out": made.blocks * made.rows,
-        "n_in": made.columns,
-        "dst_out": made.columns,
-        "dst_in": 1,
-        "source": PARAMETERS,
-    }
-    alu_step(core, Instruction("ALU", "ADD", fields=fields), [made], made)
+    fields = made.by_rows | {"source": PARAMETERS}
+    alu_with(core, "ADD", [MicroOp(acc=made.first, inp=word)], fields, [made], made)
 
 
 def add(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:

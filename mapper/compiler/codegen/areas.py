@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.npu.isa.table import form_of
 from mapper.compiler.ir.tensor import NO_PAD
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.steps import most_of
 from mapper.errors import DoesNotFitError
 
-_LOAD = {field.name: field.most for field in form_of("LOAD", "INP").fields}
+_LOAD = most_of("LOAD", "INP")
 MOST_PIXEL, MOST_ROW = _LOAD["x_stride"], _LOAD["y_stride"]
 
 
@@ -47,6 +47,19 @@ class Entries(NamedTuple):
     @property
     def pixels(self) -> int:
         return self.rows * self.columns
+
+    @property
+    def by_rows(self) -> dict[str, int]:
+        """Counts and strides of an instruction that goes through the entries row by row."""
+        return {
+            "n_out": self.blocks * self.rows, "n_in": self.columns,
+            "dst_out": self.columns, "dst_in": 1,
+        }  # fmt: skip
+
+    @property
+    def by_blocks(self) -> dict[str, int]:
+        """Counts and strides of an instruction that goes through the entries block by block."""
+        return {"n_out": self.blocks, "n_in": self.pixels, "dst_out": self.pixels, "dst_in": 1}
 
     @property
     def cells(self) -> NDArray[np.int64]:
@@ -104,10 +117,10 @@ class LoadArea:
     def cells(self, padding: int | None = None) -> NDArray[np.int64]:
         """Return the addresses of the vectors in memory."""
         rows, columns = (
-            np.arange(max(there.first, span.first), min(there.stop, span.stop))
+            there.meet(span).cells
             for there, span in zip(self._there(padding), (self.rows, self.columns), strict=True)
         )
-        blocks = np.arange(self.blocks.first, self.blocks.stop)
+        blocks = self.blocks.cells
         found = self.region.vector(rows[:, None, None], columns[:, None], blocks).ravel()
         if self.region.high:
             return np.concatenate([found, found + self.region.high])

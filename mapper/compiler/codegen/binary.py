@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa.table import Instruction, MicroOp
 from hw.npu.shape import PARAMETER_LANES
-from mapper.compiler.codegen.alu import alu
+from mapper.compiler.codegen.alu import PARAMETERS, alu, alu_with
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
-from mapper.compiler.ir.node import Conv, Node, Sign, Threshold, Window
+from mapper.compiler.ir.node import Node, Sign, Threshold, Window
 from mapper.compiler.memory.planner import blocks_of, blocks_of_vector
 from mapper.compiler.numerics.binary import INT32_MOST, packed, unused_bits
-from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.inputs import Span, constants_of, conv_of
 from mapper.compiler.program.steps import Touch
 from mapper.compiler.program.tables import Tables, lanes_of
 
@@ -27,9 +27,7 @@ Int64 = NDArray[np.int64]
 def binary_constants(conv: Node, shape: NpuShape) -> tuple[Int64, Int64]:
     """Return the weights as bytes, shape (outputs, rows, columns, bytes), and the bias corrected
     for the unused bits of their vectors."""
-    weights, bias = conv.inputs[1].value, conv.inputs[2].value
-    assert weights is not None
-    assert bias is not None
+    weights, bias = constants_of(conv)
     outputs, kh, kw, inputs = weights.shape
     vectors = packed(weights, shape.columns).reshape(outputs, kh, kw, -1)
     return (
@@ -78,10 +76,8 @@ def _outside(
 
 def add_edges(core: ProgramBuilder, conv: Node, work: TileWork) -> None:
     """Correct the sums of a tile whose windows reach over the edges of a bit map."""
-    operator, data, weights = conv.operator, conv.inputs[0], conv.inputs[1].value
-    assert isinstance(operator, Conv)
-    assert weights is not None
-    edges = Edges(weights, operator.window, data.height, data.width)
+    data, window = conv.inputs[0], conv_of(conv).window
+    edges = Edges(constants_of(conv)[0], window, data.height, data.width)
     sums, (rows, columns), blocks = work.made, work.spans[1], work.tile.blocks
     words = blocks_of(core.shape.rows, PARAMETER_LANES)
 
@@ -102,32 +98,21 @@ def add_edges(core: ProgramBuilder, conv: Node, work: TileWork) -> None:
             ]
         return made
 
-    def inside(at: int, span: Span) -> bool:
-        return span.first <= at < span.stop
-
-    of_rows = {
-        (y - rows.first, 0): values for y, values in edges.rows.items() if inside(y, rows)
-    }  # fmt: skip
-    of_columns = {
-        (0, x - columns.first): v for x, v in edges.columns.items() if inside(x, columns)
-    }  # fmt: skip
+    high, wide = range(*rows), range(*columns)
+    of_rows = {(high.index(y), 0): values for y, values in edges.rows.items() if y in high}
+    of_columns = {(0, wide.index(x)): values for x, values in edges.columns.items() if x in wide}
     of_corners = {
-        (y - rows.first, x - columns.first): values
+        (high.index(y), wide.index(x)): values
         for (y, x), values in edges.corners.items()
-        if inside(y, rows) and inside(x, columns)
+        if y in high and x in wide
     }
     for found, counts in (
         (of_rows, {"n_out": 1, "n_in": sums.columns, "dst_in": 1}),
         (of_columns, {"n_out": sums.rows, "n_in": 1, "dst_out": sums.columns}),
         (of_corners, {"n_out": 1, "n_in": 1}),
     ):
-        some = ops(found)
-        if some:
-            more = {"uop": core.tables.add_micro_ops(some, core.macro.label),
-                    "uops": len(some), "source": 2}  # fmt: skip
-            instruction = Instruction("ALU", "ADD", fields=counts | more)
-            touch = Touch("ACC", sums.cells)
-            core.step("ALU", instruction, [touch], [touch])
+        if some := ops(found):
+            alu_with(core, "ADD", some, counts | {"source": PARAMETERS}, [sums], sums)
 
 
 def threshold_record(tables: Tables, node: Node, blocks: Span, rows: int, label: str) -> int:
@@ -162,17 +147,13 @@ def pack_signs(core: ProgramBuilder, node: Node, work: TileWork, last: bool = Tr
     if made.blocks % share:  # bits of missing blocks are not written and must be 0
         stop = vectors._replace(first=first + (vectors.blocks - 1) * made.pixels, blocks=1)
         alu(core, "MOV", stop, stop, {"source": 0, "imm": 0, "out": 1})
-    fields = {
+    fields = made.by_blocks | {
         "dst": made.first,
-        "n_out": made.blocks,
-        "n_in": made.pixels,
-        "dst_out": made.pixels,
-        "dst_in": 1,
         "rec": threshold_record(core.tables, node, work.tile.blocks, shape.rows, label),
         "bits": first,
     }
     core.step(
-        "ALU", Instruction("RQ", "THRESHOLD", fields=fields),
+        Instruction("RQ", "THRESHOLD", fields=fields),
         [Touch("ACC", made.cells)], [Touch("OUT", vectors.cells)],
     )  # fmt: skip
     work.made, work.free = vectors, vectors.stop

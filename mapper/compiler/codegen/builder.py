@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from chipsim.chip.npu_shape import NpuShape
-from hw.npu.isa.table import MICRO_OP_BYTES, UNITS, Instruction, form_of
+from hw.npu.isa.table import MICRO_OP_BYTES, UNITS, Instruction, MicroOp
 from mapper.compiler.codegen.areas import Entries
 from mapper.compiler.codegen.streams import Streams
 from mapper.compiler.ir.macro import Macro
@@ -18,9 +18,15 @@ from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region, memory_use, pixel_vectors
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.links import SentVectors, Target
-from mapper.compiler.program.reloads import ReloadArea, Reloaded
-from mapper.compiler.program.steps import Step, Touch
-from mapper.compiler.program.tables import MICRO_OPS, PARAMETER_BYTES, PARAMETERS, Tables
+from mapper.compiler.program.steps import Step, Touch, control, most_of, unit_of
+from mapper.compiler.program.tables import (
+    MICRO_OPS,
+    PARAMETER_BYTES,
+    PARAMETERS,
+    ReloadArea,
+    Reloaded,
+    Tables,
+)
 from mapper.compiler.settings import Dual, Schedule
 from mapper.compiler.tiling.tiles import Cut, Tile
 
@@ -132,38 +138,39 @@ class ProgramBuilder:
         self._distances: dict[str, dict[str, int]] = {}  # current setting of each unit
         self._half_inputs = self._half_entries = 0  # buffer halves to use next
 
+    def micro_ops(self, ops: list[MicroOp]) -> dict[str, int]:
+        """Add micro-ops to their memory and return the fields that select them."""
+        return {"uop": self.tables.add_micro_ops(ops, self.macro.label), "uops": len(ops)}
+
     def step(
-        self, unit: str, instruction: Instruction, reads: list[Touch], writes: list[Touch],
+        self, instruction: Instruction, reads: Sequence[Touch] = (), writes: Sequence[Touch] = (),
         sent: SentVectors | None = None,
     ) -> None:  # fmt: skip
-        """Add an instruction of a unit; its reads of small memories are added here.
+        """Add an instruction; its reads of small memories are added here.
 
         sent : vectors that it sends to another core
         """
-        used, fields = self.tables.used, instruction.fields
+        used, fields, reads = self.tables.used, instruction.fields, list(reads)
         for name, (_, memory) in TABLES.items():
             spans = used[name]
             if name == PARAMETERS and ("bm" in fields or fields.get("source") == 2):
                 spans = spans + self.tables.bias
-            reads = reads + [Touch(memory, one.cells) for one in spans]
+            reads += [Touch(memory, one.cells) for one in spans]
         if instruction.op != "CTRL":
             self.tables.used = {name: [] for name in used}
-        self._add(unit, instruction, reads, writes)
+        self._add(instruction, reads, list(writes))
         self.steps[-1].sent = sent
 
-    def _add(
-        self, unit: str, instruction: Instruction, reads: list[Touch], writes: list[Touch]
-    ) -> None:
+    def _add(self, instruction: Instruction, reads: list[Touch], writes: list[Touch]) -> None:
         """Add a step; feature memory addresses too large for a field are relative to a base."""
+        unit = UNITS[unit_of(instruction)]
         name, space = BASES.get(instruction.op, ("", 0))
         if name in instruction.fields:
-            form = form_of(instruction.op, instruction.kind)
-            most = form.fields[form.column(name)].most
+            most = most_of(instruction.op, instruction.kind)[name]
             address = instruction.fields[name]
             if not 0 <= address - self._bases[instruction.op] <= most:
                 base = self._bases[instruction.op] = max(0, address - most // 2)
-                fields = {"queue": UNITS.index(unit), "space": space, "value": base}
-                base_step = Instruction("CTRL", "BASE", fields=fields)
+                base_step = control(unit, "BASE", space=space, value=base)
                 self.steps.append(Step(unit, base_step, self.number, [], [], self.tile))
             more = {name: address - self._bases[instruction.op]}
             instruction = instruction._replace(fields={**instruction.fields, **more})
@@ -174,7 +181,7 @@ class ProgramBuilder:
         fields = {"dst": first, "src": source, "vectors": vectors, "memory": number}
         words = -(-vectors * self.shape.columns // (MICRO_OP_BYTES, PARAMETER_BYTES)[number])
         self._add(
-            "LOAD", Instruction("LOAD", "TABLE", fields=fields),
+            Instruction("LOAD", "TABLE", fields=fields),
             [Touch("FM", np.arange(source, source + vectors))],
             [Touch(name, np.arange(first, first + words))],
         )  # fmt: skip
@@ -183,8 +190,7 @@ class ProgramBuilder:
         """Set the distances of pairs that a unit reads or writes, unless they are set already."""
         if distances != self._distances.get(unit, dict.fromkeys(distances, 0)):
             self._distances[unit] = distances
-            fields = {"queue": UNITS.index(unit), **distances}
-            self.step(unit, Instruction("CTRL", "DIST", fields=fields), [], [])
+            self.step(control(unit, "DIST", **distances))
 
     def forget_distances(self) -> None:
         """Mark all distances as unknown at the end of a function: the next one sets them again."""

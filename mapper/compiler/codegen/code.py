@@ -1,27 +1,33 @@
-"""Generated code of a core, with the data that it was generated from."""
+"""Generated code of a core, with the data that it was generated from, and its image."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
-from chipsim.chip.npu_shape import NpuShape
+import numpy as np
+from numpy.typing import NDArray
+
 from chipsim.npu.arrivals import HostLink
 from chipsim.npu.cycles import Timeline
+from hw.errors import HwError
+from hw.npu.isa.encoding import encode_micro_ops, encode_program
 from hw.npu.isa.table import Instruction
-from mapper.compiler.codegen.loaded import Loaded
-from mapper.compiler.codegen.program import Emitted
+from mapper.compiler.codegen.macros.encode import Layers
+from mapper.compiler.codegen.macros.file import require_canonical, unpack_layers
+from mapper.compiler.codegen.program import Emitted, host_words, linked_cores, steps_of
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.program.image import Image
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.links import NO_LINKS, CoreLinks, Place
-from mapper.compiler.program.preloaded import Preloaded
-from mapper.compiler.program.presets import Preset
+from mapper.compiler.program.presets import Preloaded, Preset
+from mapper.compiler.program.sections import split_files
 from mapper.compiler.program.steps import Step
 from mapper.compiler.program.tables import Tables
 from mapper.compiler.tiling.units import timeline_of_functions
+from mapper.errors import MapperError
 
 
 class Lying(NamedTuple):
@@ -92,8 +98,92 @@ class CoreCode:
         """Regions by tensor of the model; split tensors have several, of which one is returned."""
         return {one.tensor: one.region for one in self.maps}
 
-    def image(self, shape: NpuShape) -> Image:
+    def image(self) -> Image:
         """Return the image that is loaded into the core before its first frame."""
-        return Loaded(
-            shape, self.program, self.spans, self.tables, self.preset, self.used, self.static_words
-        ).image(self.place)
+        code, sizes = (self.program, self.spans), (self.used, self.static_words)
+        return _image(self.place, code, self.tables, self.preset, sizes)
+
+
+DAMAGE = (
+    KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError, AssertionError,
+    HwError,
+)  # fmt: skip
+"""Exceptions that inconsistent records may raise during code generation."""
+
+
+def _image(
+    core: Place, code: tuple[list[Instruction], list[tuple[int, int]]], tables: Tables,
+    preset: Preset, sizes: tuple[int, int],
+) -> Image:  # fmt: skip
+    """Return the image of a core.
+
+    code : program, and first instruction and end of each function, END included
+    sizes : vectors of the feature maps, without the data stored after them; static weight words
+    """
+    (program, spans), (used, static_words), shape = code, sizes, tables.shape
+    external = max(used, preset.stop)
+    info = {
+        "shape": asdict(shape),
+        "core": list(core),
+        "functions": [list(span) for span in spans],
+        "map_vectors": external if shape.map_vectors == 0 else 0,
+        "preset": [list(one) for one in preset.runs],
+        "static_words": static_words,
+    }
+    return Image(
+        info,
+        encode_program(program),
+        encode_micro_ops(tables.micro_ops),
+        np.array(tables.weights, np.int8).reshape(-1, shape.rows, shape.columns),
+        np.array(tables.parameters, np.int64).astype(np.int32).reshape(-1, 16),
+        np.array(tables.headers, "<u8").tobytes(),
+        preset.vectors(shape.columns),
+    )
+
+
+class Remade(NamedTuple):
+    """Result of compiling files of macro records.
+
+    layers : contents of each file; images : images of the cores, in the same order
+    words : weights that the host stores for them (weights.bin)
+    """
+
+    layers: list[Layers]
+    images: list[Image]
+    words: bytes
+
+
+def images_of_records(data: bytes, where: str) -> Remade:
+    """Generate the programs of concatenated files of macro records; where : file name for errors.
+
+    Raises `MapperError` if the data is damaged or is not a valid program.
+    """
+    parts = split_files(data, where)
+    layers = [unpack_layers(part, where) for part in parts]
+    try:
+        for one, part in zip(layers, parts, strict=True):
+            require_canonical(part, one, where)
+        return _made(layers, parts)
+    except DAMAGE as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:80]
+        raise MapperError(
+            f"{where}: records are not a valid program ({said}); compile the model again"
+        ) from error
+
+
+def _made(layers: list[Layers], parts: list[bytes]) -> Remade:
+    all_ = [steps_of(one, part) for one, part in zip(layers, parts, strict=True)]
+    if len(layers) > 1 or layers[0].links != NO_LINKS:
+        cores = [(one.core, made, one.links) for one, made in zip(layers, all_, strict=True)]
+        all_ = [made for made, _ in linked_cores(cores)]
+    images = []
+    words: list[NDArray[np.int64]] = []
+    for one, made in zip(layers, all_, strict=True):
+        words += made.emitter.streams.words
+        whole = [0, *made.ends]
+        spans = [(whole[first], whole[stop]) for first, stop in one.functions]
+        emitter = made.emitter
+        code = made.program(spans), spans
+        sizes = emitter.area.first, one.memory.weights.static
+        images.append(_image(one.core, code, emitter.tables, made.preset, sizes))
+    return Remade(layers, images, host_words(words, layers[0].shape).tobytes())

@@ -14,8 +14,8 @@ import numpy as np
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.kernels import BIAS_BITS, Kernels
 from mapper.compiler.codegen.pairs import Pass
-from mapper.compiler.ir.node import Conv, Node, Window
-from mapper.compiler.program.inputs import KernelPart, Span
+from mapper.compiler.ir.node import Node, Window
+from mapper.compiler.program.inputs import KernelPart, Span, constants_of, conv_of, whole_kernel
 
 
 class Side(NamedTuple):
@@ -39,8 +39,7 @@ class Edge(NamedTuple):
 def edges_of(core: ProgramBuilder, node: Node, kernels: Kernels, work: TileWork) -> list[Edge]:
     """Split a tile by the part of its windows inside the map. Return an empty list if a window is
     completely outside, or if a bias with its padding contribution does not fit in a parameter."""
-    assert isinstance(node.operator, Conv)
-    window, data = node.operator.window, node.inputs[0]
+    window, data = conv_of(node).window, node.inputs[0]
     rows, columns = work.spans[1]
     down = _sides(window, rows, 0, data.height)
     across = [Side(columns, Span(0, window.size[1]))]
@@ -48,7 +47,7 @@ def edges_of(core: ProgramBuilder, node: Node, kernels: Kernels, work: TileWork)
         across = _sides(window, columns, 1, data.width)
     if any(not side.places.size for side in (*down, *across)):
         return []
-    whole = KernelPart(Span(0, window.size[0]), Span(0, window.size[1]))
+    whole = whole_kernel(window)
     found = []
     for high in down:
         for wide in across:
@@ -81,9 +80,7 @@ def _sides(window: Window, span: Span, axis: int, length: int) -> list[Side]:
 def _bias(core: ProgramBuilder, node: Node, part: KernelPart) -> int | None:
     """Add the bias plus the padding contribution outside a part of the kernel. Return its first
     word, or None if it exceeds 32 bits, e.g. for 16-bit data with a large zero point."""
-    weights, bias = node.inputs[1].value, node.inputs[2].value
-    assert weights is not None
-    assert bias is not None
+    weights, bias = constants_of(node)
     rows, columns = (slice(*span) for span in part)
     outside = weights.sum((1, 2, 3)) - weights[:, rows, columns].sum((1, 2, 3))
     whole = bias + node.inputs[0].zero_point * outside

@@ -16,20 +16,9 @@ from mapper.compiler.codegen.loads import load_entries
 from mapper.compiler.codegen.matrix import Product, convolution
 from mapper.compiler.codegen.pooling import pool, pool_map
 from mapper.compiler.codegen.stores import store
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.macro import Macro
-from mapper.compiler.ir.node import (
-    Add,
-    Clamp,
-    Conv,
-    Copy,
-    Node,
-    Operator,
-    Pool,
-    Requantise,
-    Sign,
-    Threshold,
-    Upsample,
-)
+from mapper.compiler.ir.node import Node
 from mapper.compiler.program.tables import Tables
 from mapper.compiler.tiling.onchip import CutChoice, TileCost, choices
 from mapper.compiler.tiling.tiles import Cut, Tile, spans_of, tiles_of
@@ -41,14 +30,14 @@ Begin = Callable[[ProgramBuilder, Node], Product]
 Work = Callable[[ProgramBuilder, Node, TileWork, bool], None]
 """Emit the ALU operations of an operator for a tile; True: results go to the result buffer."""
 
-BEGINS: Mapping[type[Operator], Begin] = {Conv: convolution, Pool: pool_map}
-WORKS: Mapping[type[Operator], Work] = {
-    Requantise: requantise,
-    Clamp: clamp,
-    Pool: pool,
-    Add: add,
-    Sign: pack_signs,
-    Threshold: pack_signs,
+BEGINS: Mapping[type[op.Operator], Begin] = {op.Conv: convolution, op.Pool: pool_map}
+WORKS: Mapping[type[op.Operator], Work] = {
+    op.Requantise: requantise,
+    op.Clamp: clamp,
+    op.Pool: pool,
+    op.Add: add,
+    op.Sign: pack_signs,
+    op.Threshold: pack_signs,
 }
 
 
@@ -102,7 +91,9 @@ class Emitter(ProgramBuilder):
         self.tile += 1
         spans = spans_of(macro, tile)
         work = TileWork(tile, cut, spans, Entries(self.next_entries(), 0, 0, 0), 0)
-        todo = [node for node in macro.nodes if not isinstance(node.operator, Copy | Upsample)]
+        todo = [
+            node for node in macro.nodes if not isinstance(node.operator, op.Copy | op.Upsample)
+        ]
         done = False
         if product is not None:
             done = product(self, work, len(todo) == 1)
@@ -125,7 +116,7 @@ class Emitter(ProgramBuilder):
             do(self, node, work, node is todo[-1])
         if not todo and not done and self.macro.output.type != "int32":
             alu(self, "MOV", work.made, work.made, {"source": 1, "out": 1})
-        up = isinstance(self.macro.nodes[-1].operator, Upsample)
+        up = isinstance(self.macro.nodes[-1].operator, op.Upsample)
         for tensor in (self.macro.output, *self.macro.copies):
             store(self, tensor, work.tile, work.made, up)
         if self.macro.sign is not None:

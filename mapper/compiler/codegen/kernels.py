@@ -12,9 +12,18 @@ from chipsim.chip.npu_shape import NpuShape
 from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.codegen.binary import binary_constants
 from mapper.compiler.ir.macro import Macro
-from mapper.compiler.ir.node import Conv, Node
+from mapper.compiler.ir.node import Node
 from mapper.compiler.memory.planner import blocks_of
-from mapper.compiler.program.inputs import MOST_TAPS, KernelPart, Span, is_depthwise, taken_blocks
+from mapper.compiler.program.inputs import (
+    MOST_TAPS,
+    KernelPart,
+    Span,
+    constants_of,
+    conv_of,
+    is_depthwise,
+    taken_blocks,
+    whole_kernel,
+)
 from mapper.compiler.program.tables import Tables
 from mapper.compiler.stages import stage
 
@@ -86,21 +95,18 @@ class Kernels(NamedTuple):
         load them if they come from the host and are not in memory."""
         if self.static is not None:
             return self.static
-        spans = {}
-        for ob in range(*outputs):
-            first, stop = self.spans[ob]
-            span = Span(max(blocks.first, first), min(blocks.stop, stop))
-            if span.size > 0:  # the group of this output block may have none of these inputs
-                spans[ob] = span
+        spans = {ob: blocks.meet(self.spans[ob]) for ob in range(*outputs)}
+        # the group of an output block may have none of these inputs
+        spans = {ob: span for ob, span in spans.items() if span.size > 0}
         if self.kind == "DEPTHWISE":
             part = KernelPart(Span(0, 1), Span(0, 1))  # words hold all positions of the kernel
         chosen = {ob: self._some(ob, spans[ob], part) for ob in spans}
         key = (core.number, outputs, blocks, part)
-        lies = core.streams.bring(core, key, lambda: np.concatenate(list(chosen.values())))
+        lies, fresh = core.streams.bring(core, key, lambda: np.concatenate(list(chosen.values())))
         places, at = {}, lies.first
         for ob, words in chosen.items():
             places[ob], at = at, at + len(words)
-        return Words(places, spans, part, self.each, lies.cells, lies.fresh)
+        return Words(places, spans, part, self.each, lies.cells, fresh)
 
     def _some(self, output: int, blocks: Span, part: KernelPart) -> NDArray[np.int64]:
         """Return the words of an output block in the order of `Words`."""
@@ -118,12 +124,9 @@ class Kernels(NamedTuple):
 def place_kernels(tables: Tables, node: Node, label: str, dynamic: bool) -> Kernels:
     """Put the bias of a convolution into the parameter memory, and its weights into the weight
     memory unless they come from the host."""
-    shape, operator = tables.shape, node.operator
-    bias = node.inputs[2].value
-    assert isinstance(operator, Conv)
-    assert bias is not None
-    if node.inputs[0].type == "bits":
-        bias = binary_constants(node, shape)[1]
+    shape, operator = tables.shape, conv_of(node)
+    constants = binary_constants(node, shape) if node.inputs[0].type == "bits" else None
+    bias = (constants or constants_of(node))[1]
     dense = node.output.height == node.output.width == 1
     with stage("dense weights" if dense else "weight memory"):
         kind, words, spans = kernel_words(node, shape)
@@ -131,14 +134,19 @@ def place_kernels(tables: Tables, node: Node, label: str, dynamic: bool) -> Kern
     static = None
     if not dynamic:
         first = {at: tables.add_words(one, label) for at, one in enumerate(words)}
-        kh, kw = operator.window.size
-        static = Words(first, spans, KernelPart(Span(0, kh), Span(0, kw)), each)
-    shift = max(0, int(np.abs(bias).max(initial=0)).bit_length() - BIAS_BITS)
-    assert not (bias & ((1 << shift) - 1)).any()  # multiples of the shift before the multiplier
+        static = Words(first, spans, whole_kernel(operator.window), each)
+    shift, stored = stored_bias(bias)
     return Kernels(
-        kind, words, spans, static, tables.add_bias(bias >> shift, label),
+        kind, words, spans, static, tables.add_bias(stored, label),
         blocks_of(shape.rows, PARAMETER_LANES), shift, each, operator.window.size,
     )  # fmt: skip
+
+
+def stored_bias(bias: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]]:
+    """Return the number of trailing zeros removed from a bias, and the remaining numbers."""
+    shift = max(0, int(np.abs(bias).max(initial=0)).bit_length() - BIAS_BITS)
+    assert not (bias & ((1 << shift) - 1)).any()  # multiples of the shift before the multiplier
+    return shift, bias >> shift
 
 
 def weight_words(macro: Macro, shape: NpuShape) -> int:
@@ -153,25 +161,18 @@ def kernel_words(
 ) -> tuple[str, list[NDArray[np.int64]], dict[int, Span]]:
     """Return the kind of the products, the words of each output block, shape (words, rows,
     columns), and its input blocks."""
-    weights, operator = node.inputs[1].value, node.operator
-    assert isinstance(operator, Conv)
-    assert weights is not None
+    weights, operator, data = constants_of(node)[0], conv_of(node), node.inputs[0]
     count = blocks_of(weights.shape[0], shape.rows)
     spans = {at: taken_blocks(node, Span(at, at + 1), shape.rows) for at in range(count)}
-    if node.inputs[0].type == "bits":
-        weights = binary_constants(node, shape)[0]
-        found = [
-            product_words(_whole(weights, 1, at, span, shape), False) for at, span in spans.items()
-        ]
-        return "BINARY", found, spans
-    if is_depthwise(node):
+    groups, bits, wide = operator.groups, data.type == "bits", data.bits == 16
+    if bits:
+        weights, groups, wide = binary_constants(node, shape)[0], 1, False
+    elif is_depthwise(node):
         return "DEPTHWISE", depthwise_words(weights, shape), spans
-    wide = node.inputs[0].bits == 16
     found = [
-        product_words(_whole(weights, operator.groups, at, span, shape), wide)
-        for at, span in spans.items()
+        product_words(_whole(weights, groups, at, span, shape), wide) for at, span in spans.items()
     ]
-    return "INT16" if wide else "INT8", found, spans
+    return "BINARY" if bits else "INT16" if wide else "INT8", found, spans
 
 
 def _whole(

@@ -1,24 +1,31 @@
-"""Loads and products of the matrix unit."""
+"""Loads, initial sums and products of the matrix unit."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hw.npu.isa.table import Instruction, MicroOp, form_of
+from hw.npu.isa.table import Instruction, MicroOp
+from mapper.compiler.codegen.alu import PARAMETERS, alu, alu_with
 from mapper.compiler.codegen.areas import Entries, LoadArea
-from mapper.compiler.codegen.bias import BIAS, begin_sums, end_sums
 from mapper.compiler.codegen.binary import add_edges
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.edges import Edge, edges_of
 from mapper.compiler.codegen.kernels import Kernels, Words, place_kernels, taps_of
-from mapper.compiler.codegen.loads import load_inputs
+from mapper.compiler.codegen.loads import load_inputs, load_windows
 from mapper.compiler.codegen.pairs import Pass, kernel_pairs, plan_pairs
 from mapper.compiler.codegen.streams import ASKED
-from mapper.compiler.codegen.windows import load_windows
-from mapper.compiler.ir.node import Conv, Node, Window
-from mapper.compiler.program.inputs import KernelPart, Span, needed, parts_of, taken_blocks
-from mapper.compiler.program.steps import Touch
+from mapper.compiler.ir.node import Node, Window
+from mapper.compiler.program.inputs import (
+    KernelPart,
+    Span,
+    conv_of,
+    needed,
+    parts_of,
+    taken_blocks,
+    whole_kernel,
+)
+from mapper.compiler.program.steps import Touch, most_of
 
 Product = Callable[[ProgramBuilder, TileWork, bool], bool]
 """Emit the loads and sums of a tile into the accumulators from `made.first` on; True: the macro
@@ -26,8 +33,9 @@ node has no other operators. Return whether the results are already in the resul
 
 MOST_OPS = 64
 """Micro-ops per pixel; above this number loops are used."""
-_GEMM = {field.name: field.most for field in form_of("GEMM", "INT8").fields}
-
+_GEMM = most_of("GEMM", "INT8")
+NOTHING, ZERO, BIAS = range(3)
+"""Initial accumulator values that products can request with `init`."""
 
 Loops = dict[str, int]
 """Outer and inner counts of an instruction, and its strides in accumulators, inputs and weights."""
@@ -42,10 +50,8 @@ class KernelPiece(NamedTuple):
 
 def convolution(core: ProgramBuilder, node: Node) -> Product:
     """Return the tile function of a convolution; put its weights and bias in small memories."""
-    operator = node.operator
-    assert isinstance(operator, Conv)
     kernels = place_kernels(core.tables, node, core.macro.label, core.number in core.dynamic)
-    window = operator.window
+    window = conv_of(node).window
 
     def product(core: ProgramBuilder, work: TileWork, _: bool) -> bool:
         """Emit the sums of a tile; sums of several loads accumulate."""
@@ -60,13 +66,13 @@ def convolution(core: ProgramBuilder, node: Node) -> Product:
         known = kernels.static is not None and not core.tables.reloaded
         if work.cut.edges and known and init == BIAS and not apart and kernels.kind != "BINARY":
             edges = edges_of(core, node, kernels, work)
-        whole = KernelPart(Span(0, window.size[0]), Span(0, window.size[1]))
+        whole = whole_kernel(window)
         for one in plan.passes:
             for at, piece in enumerate(pieces):
                 words, inputs = _brought(core, node, kernels, work, one, piece)
                 plain = [Edge(one, whole, kernels.bias)]
                 for edge in edges or plain:
-                    part = _common(piece.part, edge.part)
+                    part = piece.part.meet(edge.part)
                     if part is None:
                         continue
                     steps = looped[at] if looped else _pixels(window, edge.sums, inputs, work.made)
@@ -100,13 +106,9 @@ def convolution(core: ProgramBuilder, node: Node) -> Product:
 
 
 def _brought(
-    core: ProgramBuilder,
-    node: Node,
-    kernels: Kernels,
-    work: TileWork,
-    part: Pass,
+    core: ProgramBuilder, node: Node, kernels: Kernels, work: TileWork, part: Pass,
     piece: KernelPiece,
-) -> tuple[Words, Entries]:
+) -> tuple[Words, Entries]:  # fmt: skip
     """Load the weights and inputs of some products and return where they are. If both use the same
     path to external memory, weights come last: products start with the first words of weights, but
     need all inputs."""
@@ -117,12 +119,40 @@ def _brought(
     return kernels.bring(core, work.tile.blocks, piece.blocks, piece.part), inputs
 
 
-def _common(a: KernelPart, b: KernelPart) -> KernelPart | None:
-    """Return the intersection of two parts of a kernel; None if it is empty."""
-    rows, columns = (
-        Span(max(x.first, y.first), min(x.stop, y.stop)) for x, y in zip(a, b, strict=True)
-    )
-    return KernelPart(rows, columns) if rows.size > 0 and columns.size > 0 else None
+def begin_sums(core: ProgramBuilder, kernels: Kernels, work: TileWork, looped: bool) -> int:
+    """Emit instructions that initialise accumulators; return the `init` mode of the products.
+
+    looped : products run as loops, in which no product is the first of its accumulator
+    """
+    added = core.options.bias == "alu"
+    if kernels.shift or (looped and not added):
+        _load_bias(core, kernels, work)
+        return NOTHING
+    if looped:
+        alu(core, "MOV", work.made, work.made, {"imm": 0})
+        return NOTHING
+    return ZERO if added else BIAS
+
+
+def end_sums(core: ProgramBuilder, kernels: Kernels, work: TileWork) -> None:
+    """Add the bias to the sums, unless they started with it."""
+    if core.options.bias != "alu" or kernels.shift:
+        return
+    made = work.made
+    op = MicroOp(acc=made.first, inp=kernels.bias + work.tile.blocks.first * kernels.lanes)
+    fields = made.by_blocks | {"src_out": kernels.lanes, "source": PARAMETERS}
+    alu_with(core, "ADD", [op], fields, [made], made)
+
+
+def _load_bias(core: ProgramBuilder, kernels: Kernels, work: TileWork) -> None:
+    """Load the bias from parameters into the accumulators. A bias of more than 32 bits is stored
+    without its trailing zeros and shifted back."""
+    made = work.made
+    word = kernels.bias + work.tile.blocks.first * kernels.lanes
+    fields = made.by_blocks | {"dst": made.first, "bm": word}
+    core.step(Instruction("LOAD", "BIAS", fields=fields), [], [Touch("ACC", made.cells)])
+    if kernels.shift:
+        alu(core, "SHL", made, made, {"imm": kernels.shift})
 
 
 class Products(NamedTuple):
@@ -162,8 +192,7 @@ class Products(NamedTuple):
 
 def _load(core: ProgramBuilder, node: Node, part: Pass, piece: KernelPiece) -> Entries:
     """Load the input pixels, or pairs of pixels, of some sums."""
-    assert isinstance(node.operator, Conv)
-    window = node.operator.window
+    window = conv_of(node).window
     if core.macro.windows is not None:
         return load_windows(core, core.macro.windows, part.rows, part.columns)
     area = LoadArea(
@@ -199,11 +228,8 @@ def multiply(
     most = min(_GEMM["uops"], core.shape.micro_ops)
     for first in range(0, len(ops), most):
         some = ops[first : first + most]
-        more = {"uop": core.tables.add_micro_ops(some, core.macro.label), "uops": len(some)}
-        core.step(
-            "GEMM", Instruction("GEMM", kind, fields=more | fields),
-            reads, [Touch("ACC", sums.cells)],
-        )  # fmt: skip
+        made = Instruction("GEMM", kind, fields=core.micro_ops(some) | fields)
+        core.step(made, reads, [Touch("ACC", sums.cells)])
 
 
 def _pieces(node: Node, work: TileWork, size: int) -> list[KernelPiece]:
@@ -211,12 +237,11 @@ def _pieces(node: Node, work: TileWork, size: int) -> list[KernelPiece]:
 
     size : channels per block
     """
-    assert isinstance(node.operator, Conv)
     taken, most = taken_blocks(node, work.tile.blocks, size), work.cut.inputs
     return [
         KernelPiece(Span(at, min(at + most, taken.stop)), part)
         for at in range(taken.first, taken.stop, most)
-        for part in parts_of(node.operator.window, work.cut.kernel)
+        for part in parts_of(conv_of(node).window, work.cut.kernel)
     ]
 
 
@@ -234,7 +259,7 @@ def _micro_ops(window: Window, where: Products, part: KernelPart, taps: int) -> 
     found = []
     for ob in where.blocks:
         span, first = kernels.spans[ob], where.sum(ob)
-        for c in range(max(piece.blocks.first, span.first), min(piece.blocks.stop, span.stop)):
+        for c in range(*piece.blocks.meet(span)):
             for ky in range(*part.rows):
                 for kx in range(*part.columns):
                     place = ky * kw + kx

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hw.npu.isa.table import form_of
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.kernels import Kernels
-from mapper.compiler.ir.node import Conv, Node
+from mapper.compiler.ir.node import Node
 from mapper.compiler.memory.planner import Region
-from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.inputs import Span, conv_of
+from mapper.compiler.program.steps import most_of
 
-_DIST = {field.name: field.most for field in form_of("CTRL", "DIST").fields}
+_DIST = most_of("CTRL", "DIST")
 OVERHEAD = 10  # cycles to start a load and its products
 
 
@@ -60,9 +60,7 @@ def plan_pairs(core: ProgramBuilder, node: Node, kernels: Kernels, work: TileWor
         found.append(PairPlan(plain.passes, distance))
     if how != "kernels" and core.macro.windows is None:  # window unit: no pairs of pixels
         region = core.regions[node.inputs[0]]
-        found += [
-            PairPlan(one) for one in (_halves(node, region, work), _neighbours(node, region, work))
-        ]
+        found += [PairPlan(_pairs_along(node, region, work, axis)) for axis in range(2)]
     found = [one for one in found if one.kernels or any(some.apart for some in one.passes)]
     if how == "auto":
         found.append(plain)
@@ -90,45 +88,30 @@ def _kernels_apart(kernels: Kernels, blocks: Span) -> int:
     return distance if alike and not apart and distance <= _DIST["wgt"] else 0
 
 
-def _halves(node: Node, region: Region, work: TileWork) -> list[Pass]:
-    """Pair rows in the upper half of a tile with rows in the lower half. Rows whose windows reach
-    over the upper or lower edge of the map are excluded: pairs must have equal padding."""
-    rows, columns = work.spans[1]
-    assert isinstance(node.operator, Conv)
-    stride = node.operator.window.stride[0]
-    inner = _inside(node, rows, 0)
+def _pairs_along(node: Node, region: Region, work: TileWork, axis: int) -> list[Pass]:
+    """Pair rows in the upper half of a tile with rows in the lower half (axis 0), or each pixel
+    with the next one in its row (axis 1). Rows or columns whose windows reach over an edge of the
+    map are excluded: pairs must have equal padding."""
+    rows, columns = spans = work.spans[1]
+    stride = conv_of(node).window.stride[axis]
+    inner = _inside(node, spans[axis], axis)
     half = inner.size // 2
     stop = inner.first + 2 * half
-    pairs = Pass(
-        Span(inner.first, inner.first + half), columns, 1, half * columns.size,
-        half * stride * region.row,
-    )  # fmt: skip
+    if axis == 0:
+        upper = Span(inner.first, inner.first + half)
+        pairs = Pass(upper, columns, 1, half * columns.size, half * stride * region.row)
+    else:
+        pairs = Pass(rows, Span(inner.first, stop - 1), 2, 1, stride * region.pixel)
     if not half or pairs.far > _DIST["src"] or pairs.apart > _DIST["acc"]:
         return []
-    rest = (Span(rows.first, inner.first), Span(stop, rows.stop))
-    return [pairs, *(Pass(one, columns) for one in rest if one.size)]
-
-
-def _neighbours(node: Node, region: Region, work: TileWork) -> list[Pass]:
-    """Pair each pixel with the next one in its row. Columns whose windows reach over the left or
-    right edge of the map are excluded."""
-    rows, columns = work.spans[1]
-    assert isinstance(node.operator, Conv)
-    stride = node.operator.window.stride[1]
-    inner = _inside(node, columns, 1)
-    half = inner.size // 2
-    stop = inner.first + 2 * half
-    pairs = Pass(rows, Span(inner.first, stop - 1), 2, 1, stride * region.pixel)
-    if not half or pairs.far > _DIST["src"]:
-        return []
-    rest = (Span(columns.first, inner.first), Span(stop, columns.stop))
-    return [pairs, *(Pass(rows, one) for one in rest if one.size)]
+    rest = (Span(spans[axis].first, inner.first), Span(stop, spans[axis].stop))
+    single = [Pass(one, columns) if axis == 0 else Pass(rows, one) for one in rest if one.size]
+    return [pairs, *single]
 
 
 def _inside(node: Node, span: Span, axis: int) -> Span:
     """Return the rows or columns of a span of the result whose windows are inside the map."""
-    assert isinstance(node.operator, Conv)
-    window, data = node.operator.window, node.inputs[0]
+    window, data = conv_of(node).window, node.inputs[0]
     before = (window.pad.top, window.pad.left)[axis]
     length, stride = (data.height, data.width)[axis], window.stride[axis]
     first = max(span.first, -(-before // stride))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hw.npu.isa.table import Instruction, MicroOp
-from mapper.compiler.codegen.alu import add_constant, alu_step
+from hw.npu.isa.table import MicroOp
+from mapper.compiler.codegen.alu import add_constant, alu_with
 from mapper.compiler.codegen.areas import Entries, LoadArea
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.loads import load_entries
@@ -71,13 +71,8 @@ def _gather(
     else:
         found = _windows(operator.window, part, begins, more, source, made)
     for at, (kind, ops, steps) in enumerate(found):
-        fields = steps | {
-            "uop": core.tables.add_micro_ops(ops, core.macro.label),
-            "uops": len(ops),
-            "source": 1,
-            "out": int(last and at == len(found) - 1),
-        }
-        alu_step(core, Instruction("ALU", kind, fields=fields), [source, made], made)
+        fields = steps | {"source": 1, "out": int(last and at == len(found) - 1)}
+        alu_with(core, kind, ops, fields, [source, made], made)
 
 
 Pass = tuple[str, list[MicroOp], dict[str, int]]

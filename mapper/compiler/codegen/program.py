@@ -5,6 +5,7 @@ The choices are stored as macro records, and instructions are generated from the
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,12 +16,19 @@ from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa.table import Instruction
 from mapper.compiler.codegen.builder import DUAL, Choices, MemoryPlan, WeightPlan
 from mapper.compiler.codegen.emitter import Emitter
+from mapper.compiler.codegen.macros.encode import Layers
 from mapper.compiler.codegen.macros.file import MACROS, pack_layers, unpack_layers
-from mapper.compiler.codegen.macros.layers import Layers
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region, memory_use
-from mapper.compiler.program.links import NO_LINKS, CoreLinks, Others, Place, linked
+from mapper.compiler.program.links import (
+    NO_LINKS,
+    CoreLinks,
+    Place,
+    freed_for,
+    linked,
+    sent_to,
+)
 from mapper.compiler.program.presets import Preset
 from mapper.compiler.program.steps import Step, with_tokens
 from mapper.compiler.program.tables import MICRO_OPS, TableFullError
@@ -90,15 +98,6 @@ class Emitted(NamedTuple):
         """Contents of the feature memory before the first frame."""
         return self.borders.with_area(self.emitter.area)
 
-    def linked(self, links: CoreLinks, others: Others) -> tuple[Emitted, CoreLinks]:
-        """Add waits and credits, see `mapper.compiler.program.links.linked`."""
-        shape = self.emitter.shape
-        steps, links = linked(self.emitter.steps, links, others, shape.map_vectors)
-        self.emitter.steps = steps
-        numbers = np.array([step.macro for step in self.emitter.steps])
-        ends = [int(np.flatnonzero(numbers <= at)[-1]) + 1 for at in range(len(self.ends))]
-        return self._replace(ends=ends), links
-
     def program(self, spans: list[tuple[int, int]]) -> list[Instruction]:
         """Return the instructions of functions, given by their first step and end."""
         shape, area = self.emitter.shape, self.emitter.area
@@ -107,6 +106,22 @@ class Emitted(NamedTuple):
         for begin, stop in spans:
             found += with_tokens(self.emitter.steps[begin:stop], sizes)
         return found
+
+
+def linked_cores(
+    cores: Sequence[tuple[Place, Emitted, CoreLinks]],
+) -> Iterator[tuple[Emitted, CoreLinks]]:
+    """Yield the programs of all cores of a chip with waits and credits, and their links with the
+    initial counts of streams."""
+    all_ = [(made.emitter.steps, links) for _, made, links in cores]
+    for place, made, links in cores:
+        comes = sent_to(place, [steps for steps, _ in all_]) | links.comes
+        input_ = comes, freed_for(place, all_)
+        emitter = made.emitter
+        emitter.steps, counts = linked(emitter.steps, links, *input_, emitter.shape.map_vectors)
+        numbers = np.array([step.macro for step in emitter.steps])
+        ends = [int(np.flatnonzero(numbers <= at)[-1]) + 1 for at in range(len(made.ends))]
+        yield made._replace(ends=ends), replace(links, counts=counts)
 
 
 def emitted(
@@ -180,7 +195,7 @@ def steps_of(layers: Layers, records: bytes) -> Emitted:
     for number, (macro, cut) in enumerate(zip(layers.macros, layers.cuts, strict=True), 1):
         emitter.emit(macro, cut)
         if number in last:
-            emitter.step("LOAD", END, [], [])
+            emitter.step(END)
             emitter.forget_distances()
         ends.append(len(emitter.steps))
     return Emitted(emitter, ends, records, layers.borders)

@@ -51,8 +51,7 @@ def store(core: ProgramBuilder, tensor: Tensor, tile: Tile, made: Entries, up: b
 def _parts(target: Target, rows: Span, blocks: Span) -> list[tuple[Span, Span]]:
     """Split the part of a tile that a target receives into rows and blocks per instruction: all
     entries of a block are contiguous, but some of its rows in several blocks are not."""
-    some = Span(max(rows.first, target.rows.first), min(rows.stop, target.rows.stop))
-    of = Span(max(blocks.first, target.blocks.first), min(blocks.stop, target.blocks.stop))
+    some, of = rows.meet(target.rows), blocks.meet(target.blocks)
     if some.size <= 0 or of.size <= 0:
         return []
     if some == rows or of.size == 1:
@@ -93,7 +92,7 @@ def _store(
     if target.kind == "REMOTE":
         sent = SentVectors(target.core, target.stream, target.credit, _in_order(area, scale))
     core.step(
-        "STORE", Instruction("STORE", kind, fields=fields),
+        Instruction("STORE", kind, fields=fields),
         [Touch("ACC" if whole else "OUT", entries)],
         [Touch("FM", cells)] if target.kind == "LOCAL" else [], sent,
     )  # fmt: skip

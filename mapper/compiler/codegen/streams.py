@@ -9,36 +9,26 @@ previous one are done. It may arrive while other products use words already in m
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.npu.isa.table import Instruction, form_of
-from mapper.compiler.program.steps import Touch
+from hw.npu.isa.table import Instruction
+from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.steps import Touch, control, most_of
+from mapper.compiler.program.tables import replaced
 from mapper.errors import DoesNotFitError
 
 if TYPE_CHECKING:
     from mapper.compiler.codegen.builder import ProgramBuilder
 
 WEIGHTS_SPACE = 2  # space of CTRL.BASE: the first weight word that may be overwritten
-MOST_WORDS = next(f.most for f in form_of("LOAD", "WSTREAM").fields if f.name == "words")
+MOST_WORDS = most_of("LOAD", "WSTREAM")["words"]
 ASKED = Touch("WQ", np.zeros(1, np.int64))
 """Token for the single stream that may be in transit."""
 
 Words = NDArray[np.int64]
-
-
-class Lying(NamedTuple):
-    """Location of words; fresh : they may still be in transit."""
-
-    first: int
-    size: int
-    fresh: bool
-
-    @property
-    def cells(self) -> NDArray[np.int64]:
-        return np.arange(self.first, self.first + self.size)
 
 
 class Streams:
@@ -52,7 +42,7 @@ class Streams:
         self.words: list[Words] = []
         self._next = first
         self._begun = False
-        self._resident: dict[Hashable, Lying] = {}
+        self._resident: dict[Hashable, Span] = {}
         self._host: dict[Hashable, int] = {}
 
     @property
@@ -64,14 +54,17 @@ class Streams:
         if words <= self.size and self._next + words > self.stop:
             self._next = self.first
 
-    def bring(self, core: ProgramBuilder, key: Hashable, make: Callable[[], Words]) -> Lying:
-        """Return the location of words; request them unless they are in memory.
+    def bring(
+        self, core: ProgramBuilder, key: Hashable, make: Callable[[], Words]
+    ) -> tuple[Span, bool]:
+        """Return the location of words, and whether they may still be in transit; request them
+        unless they are in memory.
 
         make : returns the words, shape (words, rows, columns)
         """
         found = self._resident.get(key)
         if found is not None:
-            return found._replace(fresh=False)
+            return found, False
         made = make()
         count = len(made)
         if count > min(self.size, MOST_WORDS):
@@ -85,19 +78,12 @@ class Streams:
             self.words += list(made)
         first = self._next if self._next + count <= self.stop else self.first
         self._next = first + count
-        here = Lying(first, count, fresh=True)
-        self._resident = {
-            name: one
-            for name, one in self._resident.items()
-            if one.first >= self._next or one.first + one.size <= first
-        } | {key: here}
+        here = Span(first, self._next)
+        self._resident = replaced(self._resident, key, here)
         if not self._begun:
             self._begun = True
-            fields = {"queue": 0, "space": WEIGHTS_SPACE, "value": self.first}
-            core.step("LOAD", Instruction("CTRL", "BASE", fields=fields), [], [])
+            core.step(control("LOAD", "BASE", space=WEIGHTS_SPACE, value=self.first))
         fields = {"dst": first, "words": count, "host": self._host[key]}
-        core.step(
-            "LOAD", Instruction("LOAD", "WSTREAM", fields=fields),
-            [], [Touch("WM", here.cells), ASKED],
-        )  # fmt: skip
-        return here
+        writes = [Touch("WM", here.cells), ASKED]
+        core.step(Instruction("LOAD", "WSTREAM", fields=fields), [], writes)
+        return here, True

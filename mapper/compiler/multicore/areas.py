@@ -8,7 +8,6 @@ its layers read in one region, their bounding box; for planes each layer has its
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.layouts import WORD_VECTORS, plane_words
 from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, Region, blocks_of
 from mapper.compiler.memory.regions import Place, Places
-from mapper.compiler.multicore.slices import Held, Sliced
+from mapper.compiler.multicore.slices import Held, Sliced, part_of
 from mapper.compiler.program.inputs import Span
 
 
@@ -35,10 +34,7 @@ class Box(NamedTuple):
 
     def meet(self, other: Box) -> Box | None:
         """Return the intersection with another box, or None."""
-        rows, blocks = (
-            Span(max(a.first, b.first), min(a.stop, b.stop))
-            for a, b in zip(self, other, strict=True)
-        )
+        rows, blocks = self.rows.meet(other.rows), self.blocks.meet(other.blocks)
         return Box(rows, blocks) if rows.size > 0 and blocks.size > 0 else None
 
     def holds(self, other: Box) -> bool:
@@ -47,11 +43,7 @@ class Box(NamedTuple):
 
     def around(self, other: Box) -> Box:
         """Return the bounding box of both."""
-        rows, blocks = (
-            Span(min(a.first, b.first), max(a.stop, b.stop))
-            for a, b in zip(self, other, strict=True)
-        )
-        return Box(rows, blocks)
+        return Box(self.rows.around(other.rows), self.blocks.around(other.blocks))
 
 
 def add_box(boxes: list[Box], box: Box) -> None:
@@ -98,9 +90,13 @@ class Homes:
 
     def blocks(self, tensor: Tensor, channels: Span) -> Span:
         """Return the blocks of a pixel that hold some channels."""
-        lanes = 8 * self.lanes if tensor.type == "bits" else self.lanes
-        each = VECTORS_OF_ENTRY if tensor.type == "int32" else 1
+        lanes, each = self._blocks_of(tensor)
         return Span(channels.first // lanes * each, blocks_of(channels.stop, lanes) * each)
+
+    def _blocks_of(self, tensor: Tensor) -> tuple[int, int]:
+        """Return channels and vectors per block of a pixel."""
+        lanes = 8 * self.lanes if tensor.type == "bits" else self.lanes
+        return lanes, VECTORS_OF_ENTRY if tensor.type == "int32" else 1
 
     def whole(self, tensor: Tensor) -> Box:
         """Return the box of a whole map in its owner."""
@@ -110,12 +106,15 @@ class Homes:
         """Return the box of a part of a map in its owner. If columns are stored in the channels of
         a pixel, it includes all of them."""
         place = self.of(tensor)
-        rows = Span(held.rows.first + place.row, held.rows.stop + place.row)
+        rows = held.rows.moved(place.row)
         if place.columns > 1:
             return Box(rows, self.blocks(place.owner, Span(0, place.owner.channels)))
         first = self.blocks(place.owner, Span(place.channel, place.channel)).first
-        blocks = self.blocks(tensor, held.channels)
-        return Box(rows, Span(blocks.first + first, blocks.stop + first))
+        return Box(rows, self.blocks(tensor, held.channels).moved(first))
+
+    def kept(self, one: Sliced) -> Kept:
+        """Return the region of a part of a map alone."""
+        return Kept(self.of(one.whole).owner, self.box(one.whole, one.held))
 
     def held(self, tensor: Tensor, box: Box) -> Held | None:
         """Return the part of a map inside a box of its owner, or None."""
@@ -123,12 +122,11 @@ class Homes:
         if some is None:
             return None
         place = self.of(tensor)
-        rows = Span(some.rows.first - place.row, some.rows.stop - place.row)
+        rows = some.rows.moved(-place.row)
         if place.columns > 1:
             return Held(rows, Span(0, tensor.channels))
         first = self.whole(tensor).blocks.first
-        lanes = 8 * self.lanes if tensor.type == "bits" else self.lanes
-        each = VECTORS_OF_ENTRY if tensor.type == "int32" else 1
+        lanes, each = self._blocks_of(tensor)
         ends = [(at - first) // each * lanes for at in some.blocks]
         return Held(rows, Span(ends[0], min(ends[1], tensor.channels)))
 
@@ -163,6 +161,4 @@ class Homes:
 
     def part(self, tensor: Tensor, held: Held) -> Sliced:
         """Return a part of a map as a separate tensor."""
-        frames, _, width, _ = tensor.shape
-        shape = (frames, held.rows.size, width, held.channels.size)
-        return Sliced(tensor, replace(tensor, shape=shape, address=None), held)
+        return Sliced(tensor, part_of(tensor, held), held)

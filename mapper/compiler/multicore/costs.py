@@ -12,13 +12,12 @@ from mapper.compiler.codegen.placement import plan_weights
 from mapper.compiler.codegen.program import memory_sizes
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region, pixel_vectors
-from mapper.compiler.multicore.areas import Homes, Kept
-from mapper.compiler.multicore.pieces import MacroPiece, Whole
+from mapper.compiler.multicore.areas import Homes
+from mapper.compiler.multicore.job import MacroPiece, Whole
 from mapper.compiler.multicore.slices import Slice, Sliced, slice_macro
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.links import Target
-from mapper.compiler.program.preloaded import Preloaded
-from mapper.compiler.program.presets import Preset
+from mapper.compiler.program.presets import Preloaded, Preset
 from mapper.compiler.program.steps import with_tokens
 from mapper.compiler.tiling.onchip import Limits, chosen
 from mapper.compiler.tiling.tiles import extent_of
@@ -113,7 +112,7 @@ class PartCosts:
         """Return the regions of its inputs, and their total vectors."""
         found, at = {}, 0
         for one in made.inputs:
-            kept = Kept(self.homes.of(one.whole).owner, self.homes.box(one.whole, one.held))
+            kept = self.homes.kept(one)
             found[one.part] = self.homes.region(kept, one, at)
             at += self.homes.size(kept)
         return found, at
@@ -131,7 +130,6 @@ class PartCosts:
         )
 
     def _elsewhere(self, one: Sliced) -> Target:
-        kept = Kept(self.homes.of(one.whole).owner, self.homes.box(one.whole, one.held))
         pixel = pixel_vectors(one.part, self.shape.columns)
-        region = self.homes.region(kept, one, 0)
+        region = self.homes.region(self.homes.kept(one), one, 0)
         return Target("REMOTE", region, Span(0, one.part.height), Span(0, pixel))

@@ -1,20 +1,29 @@
-"""Input and result of mapping a compiled model to cores."""
+"""Input, plan and result of mapping a compiled model to cores, and the ports of the host.
+
+A piece is a part of a macro node on a core. A core runs its pieces in the order of the macro nodes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.arrivals import HostLink
 from mapper.compiler.codegen.builder import Choices
 from mapper.compiler.codegen.code import CoreCode, Lying
+from mapper.compiler.ir.macro import Macro
+from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.memory.planner import Region
 from mapper.compiler.memory.regions import Places
 from mapper.compiler.partition.functions import Partition
-from mapper.compiler.program.links import Place
+from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.links import CoreLinks, Place, Target
 from mapper.compiler.settings import CompileSettings
 
 
@@ -45,3 +54,68 @@ class Made(NamedTuple):
     results: list[Lying]
     host_words: list[NDArray[np.int64]]
     ports: Sequence[Place] = ()
+
+
+def ports_of(chip: Chip) -> list[Place]:
+    """Return the nodes of a chip that have a port of the host."""
+    return [(core % chip.width, core // chip.width) for core in chip.host_ports]
+
+
+def nearest(ports: Sequence[Place], place: Place) -> Place:
+    """Return the port with the fewest hops to a core; the first in case of a tie."""
+    return min(ports, key=lambda port: abs(port[0] - place[0]) + abs(port[1] - place[1]))
+
+
+class MacroPiece(NamedTuple):
+    """A part of a macro node, given by its index: rows (before upsampling) and output blocks."""
+
+    macro: int
+    rows: Span
+    blocks: Span
+
+
+class Whole(NamedTuple):
+    """A model to be distributed over cores.
+
+    macros : macro nodes in order of execution; places : places of feature maps inside others
+    written, read : feature maps that the host writes and reads
+    """
+
+    macros: list[Macro]
+    places: Places
+    written: list[Tensor]
+    read: list[Tensor]
+
+
+@dataclass(slots=True)
+class CorePlan:
+    """A core's share of a model.
+
+    pieces : pieces in order of execution; macros : their macro nodes, over parts of feature maps
+    regions : regions of their inputs; targets : destinations of their outputs
+    parts : parts of feature maps of the model in this core
+    used : vectors of the feature memory
+    filled : first vector, number of vectors, and value of their bytes before the first frame, for
+        padding channels of planes
+    """
+
+    pieces: list[MacroPiece]
+    macros: list[Macro] = field(default_factory=list)
+    regions: dict[Tensor, Region] = field(default_factory=dict)
+    targets: dict[Tensor, tuple[Target, ...]] = field(default_factory=dict)
+    links: CoreLinks = field(default_factory=CoreLinks)
+    parts: list[Lying] = field(default_factory=list)
+    used: int = 0
+    filled: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+class ChipPlan(NamedTuple):
+    """Plan of all cores.
+
+    results : where the host stores received results
+    slots : number of slots of each region that the host writes, by core and stream
+    """
+
+    cores: dict[Place, CorePlan]
+    results: list[Lying]
+    slots: dict[tuple[Place, int], int]

@@ -12,15 +12,8 @@ from chipsim.noc.mesh import Mesh
 from chipsim.npu.arrivals import HostLink
 from chipsim.npu.mesh_chip import HostInputs, HostPort, MeshChip
 from chipsim.npu.records import STREAMS, Program
-from mapper.compiler.multicore.ports import nearest
-from mapper.compiler.program.links import Brought, Place
-
-
-class CoreFeeds(NamedTuple):
-    """External input of a core: initial counts of its streams, and data from the host."""
-
-    counts: Sequence[tuple[int, int]]
-    brought: Sequence[Brought]
+from mapper.compiler.multicore.job import nearest
+from mapper.compiler.program.links import Brought, CoreLinks, Place
 
 
 class HostSide(NamedTuple):
@@ -32,7 +25,7 @@ class HostSide(NamedTuple):
 
 def mesh_chip(
     shape: NpuShape, mesh: Mesh, programs: dict[Place, Program],
-    feeds: Mapping[Place, CoreFeeds], host: HostSide,
+    feeds: Mapping[Place, CoreLinks], host: HostSide,
 ) -> MeshChip:  # fmt: skip
     """Return a chip that runs programs frame by frame; each core uses the nearest host port."""
     streams = {}
@@ -40,8 +33,8 @@ def mesh_chip(
     sent: dict[Place, list[tuple[int, ...]]] = {place: [] for place in host.ports}
     for place, one in feeds.items():
         counts = np.zeros(STREAMS, np.int64)
-        for stream, count in one.counts:
-            counts[stream] += count
+        for stream, count in one.counts.items():
+            counts[stream] = count
         streams[place] = counts
         for each in one.brought:
             sent[ports[place]] += _vectors(place, each)

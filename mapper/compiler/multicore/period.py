@@ -1,15 +1,21 @@
-"""Cutting of layers for the shortest period: the time per frame if all cores work in a pipeline.
+"""Cutting of layers, for the shortest period or for low latency.
+
+The period is the time per frame if all cores work in a pipeline.
 
 All layers in order form a line of work, in units of result rows or output blocks per layer. The
 line is cut where a core is full: cores get consecutive parts, so a frame never returns to a core
 that it has left. Otherwise that core would wait for others in the middle of every frame. The
 shortest period for which the line fits the cores is found by bisection.
+
+For low latency all cores work on a layer, then on the next one. Part j of each layer is on the same
+core, so that most of its input rows are computed there. A layer has fewer parts than there are
+cores if more parts would not shorten it: parts repeat rows or inputs, and cause more traffic.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -21,7 +27,7 @@ from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.multicore.areas import Box, Homes
 from mapper.compiler.multicore.costs import PartCost, PartCosts
-from mapper.compiler.multicore.pieces import MacroPiece, Whole
+from mapper.compiler.multicore.job import MacroPiece, Whole
 from mapper.compiler.multicore.slices import can_split_blocks, slice_macro, some_row_is_padding
 from mapper.compiler.multicore.vertices import SHARES, shares
 from mapper.compiler.program.inputs import Span
@@ -266,5 +272,55 @@ def taken_rows(whole: Whole, homes: Homes, lanes: int) -> list[Span]:
         found[number] = Span(first, stop)
         extent = Span(0, blocks_of(macro.output.channels, lanes))
         for one in slice_macro(macro, found[number], extent, lanes).inputs:
-            take(homes.of(one.whole).owner, homes.box(one.whole, one.held))
+            take(*homes.kept(one))
     return [found[number] for number in range(len(whole.macros))]
+
+
+COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+"""Numbers of cores that are tried, up to the available number."""
+SHORTER = 0.97
+"""Maximum ratio of a layer's cycles with more parts for them to be worthwhile."""
+
+
+def turns(line: Line, cores: int) -> Iterator[Grouped]:
+    """Yield distinct cuts that use increasing numbers of cores."""
+    before: list[int] = []
+    for count in (*(one for one in COUNTS if one < cores), cores):
+        parts = [_parts(line, layer, count) for layer in range(len(line.rows))]
+        if parts != before and max(parts) == count:
+            before = parts
+            with suppress(DoesNotFitError):
+                yield _cut(line, parts)
+
+
+def _parts(line: Line, layer: int, cores: int) -> int:
+    """Return the number of parts of a layer beyond which more cores do not shorten it."""
+    units = line.units(layer)
+    best, least = 1, _cycles(line, layer, units)
+    for count in (*(one for one in COUNTS if one < cores), cores):
+        if count > units:
+            break
+        found = _cycles(line, layer, -(-units // count))
+        if found < SHORTER * least:
+            best, least = count, found
+    return best
+
+
+def _cycles(line: Line, layer: int, size: int) -> float:
+    try:
+        return line.cost(layer, size).cycles
+    except DoesNotFitError:
+        return float("inf")
+
+
+def _cut(line: Line, parts: list[int]) -> Grouped:
+    """Cut layers into parts of nearly equal size; raises `DoesNotFitError`."""
+    made, cores = Grouped([], [], []), max(parts)
+    for layer, count in enumerate(parts):
+        units = line.units(layer)
+        ends = [units * one // count for one in range(count + 1)]
+        for number in range(count):
+            made.pieces.append(line.piece(layer, ends[number], ends[number + 1]))
+            made.costs.append(line.cost(layer, ends[number + 1] - ends[number]))
+            made.groups.append(number * cores // count)
+    return made

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
-from mapper.compiler.multicore.ports import nearest
+from mapper.compiler.multicore.job import nearest
 from mapper.compiler.multicore.vertices import WHOLE, Vertices, with_ports
 from mapper.compiler.program.links import Place
 from mapper.compiler.settings import Placement

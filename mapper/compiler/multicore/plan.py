@@ -7,13 +7,13 @@ from itertools import pairwise
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.records import STREAMS
+from mapper.compiler.codegen.code import Lying
 from mapper.compiler.ir.node import Upsample
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.layouts import WORD_VECTORS, plane_words
 from mapper.compiler.memory.planner import Lives, pixel_vectors
 from mapper.compiler.multicore.areas import Box, Homes, Kept, add_box, gaps_between
-from mapper.compiler.multicore.pieces import ChipPlan, CorePlan, MacroPiece, MapPart, Whole
-from mapper.compiler.multicore.ports import nearest
+from mapper.compiler.multicore.job import ChipPlan, CorePlan, MacroPiece, Whole, nearest
 from mapper.compiler.multicore.rooms import Address, Room, place_rooms
 from mapper.compiler.multicore.slices import Slice, Sliced, slice_macro
 from mapper.compiler.numerics.windows import GROUP
@@ -93,12 +93,9 @@ class _Planner:
         self._fill_gaps(boxes)
         for place, core in self.cores.items():
             self._keep(core, boxes[place])
-        for core in self.cores.values():
-            self._feed(core)
-        for core in self.cores.values():
-            self._number_streams(core)
-        for core in self.cores.values():
-            self._place(core)
+        for of_core in (self._feed, self._number_streams, self._place):
+            for core in self.cores.values():
+                of_core(core)
         results = self._results()
         plans = {place: self._plan(core, results) for place, core in self.cores.items()}
         slots = {
@@ -108,7 +105,7 @@ class _Planner:
             if source == HOST
         }
         parts = [
-            MapPart(one, self.homes.region(Kept(owner, box), one, base))
+            Lying(one.whole, self.homes.region(Kept(owner, box), one, base), *one.held)
             for owner, (box, base) in results.items()
             for one in self._held(owner, box)
         ]
@@ -132,8 +129,8 @@ class _Planner:
         )
 
     def _even_box(self, one: Sliced) -> tuple[Tensor, Box]:
-        owner = self.homes.of(one.whole).owner
-        return owner, self._even(owner, self.homes.box(one.whole, one.held))
+        owner, box = self.homes.kept(one)
+        return owner, self._even(owner, box)
 
     def _boxes(self, core: _Core) -> dict[Tensor, list[Box]]:
         """Return the inputs of a core's layers, by owner, as disjoint boxes."""
@@ -175,8 +172,8 @@ class _Planner:
         made: dict[Tensor, list[Box]] = {}
         for core in self.cores.values():
             for one in (one for each in core.slices for one in each.outputs):
-                owner = self.homes.of(one.whole).owner
-                made.setdefault(owner, []).append(self.homes.box(one.whole, one.held))
+                owner, box = self.homes.kept(one)
+                made.setdefault(owner, []).append(box)
         for owner, parts in made.items():
             takers = [(place, box) for place in boxes for box in boxes[place].get(owner, [])]
             to_host = [self.host[owner]] if owner in self.host else []
@@ -192,7 +189,7 @@ class _Planner:
 
     def _regions_of(self, one: Sliced) -> Iterator[tuple[_Core, Hashable, Box]]:
         """Yield the regions that a part of a result is sent to, and the common box."""
-        owner, box = self.homes.of(one.whole).owner, self.homes.box(one.whole, one.held)
+        owner, box = self.homes.kept(one)
         for core in self.cores.values():
             for key, kept in core.kept.items():
                 if kept.owner is owner and (some := kept.box.meet(box)) is not None:
@@ -243,8 +240,7 @@ class _Planner:
             lives = None if far else core.lives[key]
             size, planes = self.homes.size(kept), kept.owner.planes
             rooms.append(Room(key, kept.owner.name, size, lives, planes, far))
-        found = place_rooms(rooms, self.shape.map_vectors, core.name)
-        core.addresses = found.addresses
+        core.addresses = place_rooms(rooms, self.shape.map_vectors, core.name)
 
     def _results(self) -> dict[Tensor, tuple[Box, int]]:
         """Return where the host stores results: the box of each owner, and its first vector."""
@@ -276,7 +272,7 @@ class _Planner:
                 made.used = max(made.used, address.base + (1 << address.slots + 2) + size)
             for one in self._held(kept.owner, kept.box):
                 region = self.homes.region(kept, one, address.base, address.slots)
-                made.parts.append(MapPart(one, region))
+                made.parts.append(Lying(one.whole, region, *one.held))
             if kept.owner.planes:
                 made.filled += self._filled(kept, address.base)
                 if address.slots:
@@ -330,10 +326,10 @@ class _Planner:
     def _local(self, one: Sliced, some: Box) -> tuple[Span, Span]:
         """Return a box of the owner as rows and blocks of a part of a feature map."""
         box = self.homes.box(one.whole, one.held)
-        rows = Span(some.rows.first - box.rows.first, some.rows.stop - box.rows.first)
+        rows = some.rows.moved(-box.rows.first)
         if self.homes.of(one.whole).columns > 1:
             return rows, Span(0, pixel_vectors(one.part, self.shape.columns))
-        return rows, Span(some.blocks.first - box.blocks.first, some.blocks.stop - box.blocks.first)
+        return rows, some.blocks.moved(-box.blocks.first)
 
     def _links(self, core: _Core) -> CoreLinks:
         given, brought = [], []

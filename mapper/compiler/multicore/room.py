@@ -6,12 +6,11 @@ from chipsim.chip.model import Chip
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Conv, Requantise
 from mapper.compiler.memory.planner import PlannedMaps, blocks_of, memory_use, plan_memory
-from mapper.compiler.multicore.areas import Homes, Kept
-from mapper.compiler.multicore.job import CompileJob
+from mapper.compiler.multicore.areas import Homes
+from mapper.compiler.multicore.job import CompileJob, Whole
 from mapper.compiler.multicore.period import taken_rows
-from mapper.compiler.multicore.pieces import Whole
 from mapper.compiler.multicore.slices import slice_macro
-from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.inputs import Span, constants_of
 from mapper.compiler.program.tables import PARAMETER_BYTES, Tables
 from mapper.errors import DoesNotFitError
 
@@ -54,9 +53,7 @@ def _parameter_words(job: CompileJob) -> int:
                 stop = blocks_of(channels, job.shape.rows)
                 tables.add_record(how, channels, 0, stop, macro.label)
             elif isinstance(node.operator, Conv) and node.inputs[0].type != "bits":
-                bias = node.inputs[2].value
-                assert bias is not None
-                tables.add_bias(bias, macro.label)
+                tables.add_bias(constants_of(node)[1], macro.label)
     return len(tables.parameters)
 
 
@@ -70,8 +67,7 @@ def require_room_on_several(job: CompileJob, chip: Chip) -> None:
         """Return the vectors of the inputs of some rows of a layer."""
         blocks = Span(0, blocks_of(macro.output.channels, lanes))
         inputs = slice_macro(macro, rows, blocks, lanes).inputs
-        kept = {Kept(homes.of(one.whole).owner, homes.box(one.whole, one.held)) for one in inputs}
-        return sum(map(homes.size, kept))
+        return sum(map(homes.size, {homes.kept(one) for one in inputs}))
 
     sizes = []
     for macro, rows in zip(whole.macros, taken_rows(whole, homes, lanes), strict=True):

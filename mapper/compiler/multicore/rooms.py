@@ -40,12 +40,7 @@ class Address(NamedTuple):
     slots: int
 
 
-class Rooms(NamedTuple):
-    addresses: dict[Hashable, Address]
-    used: int
-
-
-def place_rooms(rooms: Sequence[Room], capacity: int, where: str) -> Rooms:
+def place_rooms(rooms: Sequence[Room], capacity: int, where: str) -> dict[Hashable, Address]:
     """Return the addresses of all regions; until all fit, the largest region loses its second slot.
 
     where : core, for errors. Raises `DoesNotFitError`.
@@ -53,16 +48,16 @@ def place_rooms(rooms: Sequence[Room], capacity: int, where: str) -> Rooms:
     two = sorted((one for one in rooms if one.slots), key=lambda one: one.size)
     while True:
         names = {one.key for one in two}
-        found = _placed([one._replace(slots=one.key in names) for one in rooms])
-        if found.used <= capacity:
+        found, used = _placed([one._replace(slots=one.key in names) for one in rooms])
+        if used <= capacity:
             return found
         if not two:
             break
         two.pop()
     largest = sorted(rooms, key=lambda one: -one.size)[:4]
     raise DoesNotFitError(
-        f"{where}: feature memory: {found.used:,} vectors needed, a core has {capacity:,} "
-        f"({found.used - capacity:,} short); largest regions: "
+        f"{where}: feature memory: {used:,} vectors needed, a core has {capacity:,} "
+        f"({used - capacity:,} short); largest regions: "
         f"{', '.join(one.name for one in largest)}; use more or larger cores"
     )
 
@@ -72,8 +67,8 @@ def distance_field(size: int) -> int:
     return max(LEAST_DISTANCE, (size - 1).bit_length()) - 2
 
 
-def _placed(rooms: Sequence[Room]) -> Rooms:
-    """Place regions by first fit, in order of decreasing size."""
+def _placed(rooms: Sequence[Room]) -> tuple[dict[Hashable, Address], int]:
+    """Place regions by first fit, in order of decreasing size; return also the used vectors."""
     found: dict[Hashable, Address] = {}
     placed: list[tuple[int, int, Lives | None]] = []
     used = 0
@@ -95,4 +90,4 @@ def _placed(rooms: Sequence[Room]) -> Rooms:
         found[one.key] = Address(begin, slots)
         placed += [(*span, one.lives) for span in mine]
         used = max(used, *(stop for _, stop in mine))
-    return Rooms(found, used)
+    return found, used

@@ -12,22 +12,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.macro import Macro
-from mapper.compiler.ir.node import (
-    Conv,
-    Node,
-    Operator,
-    Pool,
-    Requantise,
-    Threshold,
-    Upsample,
-    Window,
-    WindowColumns,
-)
+from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.requantisation import Multiplier, Requantisation
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import blocks_of
-from mapper.compiler.program.inputs import Span, needed
+from mapper.compiler.program.inputs import Span, conv_of, needed
 from mapper.compiler.tiling.tiles import window_of
 
 
@@ -60,8 +51,7 @@ def can_split_blocks(macro: Macro) -> bool:
     conv = macro.conv
     if conv is None:
         return True
-    assert isinstance(conv.operator, Conv)
-    groups = conv.operator.groups
+    groups = conv_of(conv).groups
     return groups == 1 or groups == conv.inputs[0].channels == conv.output.channels
 
 
@@ -80,7 +70,7 @@ def some_row_is_padding(macro: Macro, rows: Span) -> bool:
     for row in {rows.first, rows.stop - 1}:
         taken = Span(row, row + 1)
         for node in reversed(macro.nodes):
-            if isinstance(node.operator, Upsample):
+            if isinstance(node.operator, op.Upsample):
                 continue
             taken = _inside(needed(taken, window_of(node), 0), node.inputs[0].height)
             if taken.stop <= taken.first:
@@ -103,7 +93,7 @@ class _Slicer:
         found = [rows]
         for at in range(len(self.macro.nodes) - 1, -1, -1):
             node = self.macro.nodes[at]
-            if isinstance(node.operator, Upsample):
+            if isinstance(node.operator, op.Upsample):
                 found.insert(0, found[0])
                 found[1] = Span(
                     found[1].first * node.operator.rows, found[1].stop * node.operator.rows
@@ -114,19 +104,15 @@ class _Slicer:
         return found
 
     def made(self) -> Slice:
-        macro = self.macro
-        windows = None
-        first = self.rows[0]
-        if macro.windows is not None:
-            windows = self._windows(macro.windows, first)
-        nodes = []
-        for at, node in enumerate(macro.nodes):
-            nodes.append(self._node(node, self.rows[at], self.rows[at + 1]))
+        macro, rows = self.macro, self.rows
+        windows = None if macro.windows is None else self._windows(macro.windows, rows[0])
+        spans = zip(macro.nodes, rows[:-1], rows[1:], strict=True)
+        nodes = [self._node(node, before, after) for node, before, after in spans]
         last = Held(self.rows[-1], self.channels)
         outputs = [Sliced(macro.output, nodes[-1].output, last)]
         copies = []
         for tensor in macro.copies:
-            copies.append(_part(tensor, last))
+            copies.append(part_of(tensor, last))
             outputs.append(Sliced(tensor, copies[-1], last))
         sign = None
         if macro.sign is not None:
@@ -138,45 +124,40 @@ class _Slicer:
     def _windows(self, node: Node, rows: Span) -> Node:
         """Return the im2col node of a slice, for all channels of its rows."""
         operator = node.operator
-        assert isinstance(operator, WindowColumns)
+        assert isinstance(operator, op.WindowColumns)
         taken = needed(rows, operator.window, 0)
         data = self._input(node.inputs[0], taken, Span(0, node.inputs[0].channels))
-        made = _part(node.output, Held(rows, Span(0, node.output.channels)))
+        made = part_of(node.output, Held(rows, Span(0, node.output.channels)))
         self.parts[node.output] = made
         window = _cut(operator.window, taken, node.inputs[0].height)
-        return Node(WindowColumns(window), [data], [made], node.sources)
+        return Node(op.WindowColumns(window), [data], [made], node.sources)
 
     def _node(self, node: Node, taken: Span, rows: Span) -> Node:
-        operator: Operator = node.operator
+        operator: op.Operator = node.operator
         channels = self._taken(node)
         inputs = []
         for tensor in node.inputs:
             if tensor.value is not None:
-                value = (
-                    tensor.value
-                    if self.whole
-                    else tensor.value[self.channels.first :][: self.channels.size]
-                )
-                inputs.append(
-                    replace(tensor, value=value, shape=(value.shape[0], *tensor.shape[1:]))
-                )
+                value = tensor.value if self.whole else tensor.value[slice(*self.channels)]
+                shape = (value.shape[0], *tensor.shape[1:])
+                inputs.append(replace(tensor, value=value, shape=shape))
             elif tensor in self.parts:
                 inputs.append(self.parts[tensor])
             else:
                 inputs.append(self._input(tensor, taken, channels))
         window = window_of(node)
-        if window is not None and isinstance(operator, Conv | Pool):
+        if window is not None and isinstance(operator, op.Conv | op.Pool):
             operator = replace(operator, window=_cut(window, taken, node.inputs[0].height))
-        if isinstance(operator, Conv) and operator.groups > 1 and not self.whole:
+        if isinstance(operator, op.Conv) and operator.groups > 1 and not self.whole:
             operator = replace(operator, groups=self.channels.size)
-        made = _part(node.output, Held(rows, self.channels))
+        made = part_of(node.output, Held(rows, self.channels))
         self.parts[node.output] = made
         return Node(self._operator(operator, rows), inputs, [made], node.sources)
 
     def _taken(self, node: Node) -> Span:
         """Return the input channels: all for a convolution, unless it is depthwise."""
         data = node.inputs[0]
-        if isinstance(node.operator, Conv) and (node.operator.groups == 1 or self.whole):
+        if isinstance(node.operator, op.Conv) and (node.operator.groups == 1 or self.whole):
             return Span(0, data.channels)
         return self.channels
 
@@ -185,29 +166,26 @@ class _Slicer:
         for one in self.inputs:
             if one.whole is tensor and one.held == held:
                 return one.part
-        part = _part(tensor, held)
+        part = part_of(tensor, held)
         self.inputs.append(Sliced(tensor, part, held))
         return part
 
-    def _operator(self, operator: Operator, rows: Span) -> Operator:
+    def _operator(self, operator: op.Operator, rows: Span) -> op.Operator:
         """Return the operator with its constants for these channels and rows."""
-        if isinstance(operator, Requantise):
-            return Requantise(self._how(operator.how, rows))
-        if isinstance(operator, Threshold) and not self.whole:
-            least, flip = (
-                one[self.channels.first : self.channels.stop]
-                for one in (operator.least, operator.flip)
-            )
-            return Threshold(least, flip)
+        if isinstance(operator, op.Requantise):
+            return op.Requantise(self._how(operator.how, rows))
+        if isinstance(operator, op.Threshold) and not self.whole:
+            least, flip = (one[slice(*self.channels)] for one in (operator.least, operator.flip))
+            return op.Threshold(least, flip)
         return operator
 
     def _how(self, how: Requantisation, rows: Span) -> Requantisation:
         def cut(value: NDArray[np.int64]) -> NDArray[np.int64]:
             found = np.asarray(value)
             if found.ndim == 3:
-                found = found[rows.first : rows.stop]
+                found = found[slice(*rows)]
             if found.ndim and found.shape[-1] > 1:
-                found = found[..., self.channels.first : self.channels.stop]
+                found = found[..., slice(*self.channels)]
             return found
 
         def factor(one: Multiplier) -> Multiplier:
@@ -222,15 +200,16 @@ class _Slicer:
 
 
 def _inside(rows: Span, height: int) -> Span:
-    return Span(max(0, rows.first), min(rows.stop, height))
+    return rows.meet(Span(0, height))
 
 
-def _cut(window: Window, rows: Span, height: int) -> Window:
+def _cut(window: op.Window, rows: Span, height: int) -> op.Window:
     """Return a window for some rows of a feature map: padding only at the rows outside it."""
     pad = window.pad._replace(top=max(0, -rows.first), bottom=max(0, rows.stop - height))
     return replace(window, pad=pad)
 
 
-def _part(tensor: Tensor, held: Held) -> Tensor:
+def part_of(tensor: Tensor, held: Held) -> Tensor:
+    """Return a part of a feature map as a separate tensor."""
     frames, _, width, _ = tensor.shape
     return replace(tensor, shape=(frames, held.rows.size, width, held.channels.size), address=None)

@@ -1,4 +1,4 @@
-"""Distribution of a model over the cores of a chip: pieces, placement, and a program per core."""
+"""Programs of a model for one core, or for several that share it: pieces, placement, programs."""
 
 from __future__ import annotations
 
@@ -7,31 +7,45 @@ from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from chipsim.noc.mesh import Mesh
-from chipsim.npu.arrivals import HostLink
 from chipsim.npu.cycles import CAUSES
 from chipsim.npu.mesh_chip import MeshChip
 from chipsim.npu.mesh_report import chip_report
 from chipsim.npu.mesh_run import MeshTimes, run_mesh
+from mapper.compiler.codegen.builder import MemoryPlan
 from mapper.compiler.codegen.code import CoreCode, Lying
-from mapper.compiler.codegen.decoded import program_of
+from mapper.compiler.codegen.placement import plan_weights
+from mapper.compiler.codegen.program import (
+    CoreTarget,
+    Emitted,
+    emitted,
+    linked_cores,
+    require_instructions,
+)
 from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.memory.padding import NO_BORDERS, borders_of
+from mapper.compiler.memory.planner import (
+    PlannedMaps,
+    border_log,
+    memory_log,
+    memory_use,
+    plan_memory,
+)
 from mapper.compiler.multicore.costs import PartCosts
-from mapper.compiler.multicore.job import CompileJob, Made
-from mapper.compiler.multicore.meshed import CoreFeeds, HostSide, mesh_chip
-from mapper.compiler.multicore.period import Grouped, Line, Way, taken_rows
-from mapper.compiler.multicore.pieces import ChipPlan, MacroPiece, MapPart
+from mapper.compiler.multicore.job import ChipPlan, CompileJob, MacroPiece, Made, ports_of
+from mapper.compiler.multicore.meshed import HostSide, mesh_chip
+from mapper.compiler.multicore.period import Grouped, Line, Way, taken_rows, turns
 from mapper.compiler.multicore.placement import cores_of
 from mapper.compiler.multicore.plan import plan_cores
-from mapper.compiler.multicore.ports import ports_of
-from mapper.compiler.multicore.programs import ChipPrograms, chip_programs
 from mapper.compiler.multicore.room import require_room_on_several, whole_of
 from mapper.compiler.multicore.tries import Tried, best_of, each, earliest, tried
-from mapper.compiler.multicore.turns import turns
 from mapper.compiler.multicore.vertices import vertices_of
-from mapper.compiler.program.links import Place
+from mapper.compiler.program.image import program_of
+from mapper.compiler.program.links import CoreLinks, Place
+from mapper.compiler.program.presets import Preset
 from mapper.compiler.stages import stage
 from mapper.errors import DoesNotFitError
 
@@ -143,13 +157,8 @@ def _cuts(job: CompileJob, way: Way, where: tuple[Chip, Sequence[Place]], before
 
 def _run(made: Made, chip: Chip, job: CompileJob) -> tuple[MeshChip, MeshTimes]:
     """Simulate a few frames on the chip."""
-    programs = {
-        code.place: program_of(code.image(job.shape), f"core {code.place}") for code in made.codes
-    }
-    feeds = {
-        code.place: CoreFeeds(list(code.links.counts.items()), code.links.brought)
-        for code in made.codes
-    }
+    programs = {code.place: program_of(code.image(), f"core {code.place}") for code in made.codes}
+    feeds = {code.place: code.links for code in made.codes}
     mesh, host = Mesh(chip.width, chip.height), HostSide(made.ports, job.link)
     meshed = mesh_chip(job.shape, mesh, programs, feeds, host)
     return meshed, run_mesh(meshed, FRAMES)
@@ -171,30 +180,81 @@ def on_cores(
     with stage("feature memory"):
         plan = plan_cores(whole_of(job), placed, job.shape, ports)
     with stage("instructions"):
-        programs = chip_programs(plan, job.shape, job.choices, job.settings.weights, log)
-    with stage("cycles"):
-        codes = _codes(plan, programs, job.link)
-    return Made(codes, [_lying(one) for one in plan.results], programs.host_words, ports)
-
-
-def _codes(plan: ChipPlan, programs: ChipPrograms, link: HostLink) -> list[CoreCode]:
-    return [
-        CoreCode.of(
-            place, ([piece.macro for piece in one.plan.pieces], one.plan.macros),
-            ([_lying(part) for part in one.plan.parts], one.plan.used),
-            one.static_words, one.made, (one.program, [(0, len(one.program))]),
-            plan.cores[place].links, link,
-        )
-        for place, one in programs.cores.items()
-    ]  # fmt: skip
-
-
-def _lying(part: MapPart) -> Lying:
-    one = part.one
-    return Lying(one.whole, part.region, one.held.rows, one.held.channels)
+        codes, words = chip_programs(plan, job, log)
+    return Made(codes, plan.results, words, ports)
 
 
 def usable_places(chip: Chip) -> list[Place]:
     """Return the usable cores of a chip: first those with a host port, then row by row."""
     cores = dict.fromkeys([*chip.host_ports, *np.flatnonzero(chip.usable).tolist()])
     return [(core % chip.width, core // chip.width) for core in cores]
+
+
+def chip_programs(
+    plan: ChipPlan, job: CompileJob, log: list[str]
+) -> tuple[list[CoreCode], list[NDArray[np.int64]]]:
+    """Generate the programs of all cores; return them, and the weight words that they stream,
+    shape (rows, columns) each.
+
+    Raises `DoesNotFitError` that names the core, the memory and the layer.
+    """
+    shape = job.shape
+    words: list[NDArray[np.int64]] = []
+    unlinked: list[tuple[Place, Emitted, CoreLinks]] = []
+    for place, one in plan.cores.items():
+        try:
+            weights = plan_weights(one.macros, shape, job.settings.weights)
+            memory = MemoryPlan(weights, stop=one.used, host_first=len(words), targets=one.targets)
+            preset = Preset.filled(one.filled, shape.columns)
+            core = CoreTarget(shape, one.regions, memory, one.links, place, preset)
+            made = emitted(one.macros, [(0, len(one.macros))], core, job.choices, log)
+        except DoesNotFitError as error:
+            raise DoesNotFitError(f"core ({place[0]}, {place[1]}): {error}") from error
+        words += made.emitter.streams.words
+        unlinked.append((place, made, one.links))
+    codes = []
+    for (place, one), (made, links) in zip(plan.cores.items(), linked_cores(unlinked), strict=True):
+        steps = made.emitter.steps
+        program = made.program([(0, len(steps))])
+        require_instructions(program, steps, one.macros, shape)
+        numbers = [piece.macro for piece in one.pieces]
+        with stage("cycles"):
+            codes.append(CoreCode.of(
+                place, (numbers, one.macros), (one.parts, one.used),
+                made.emitter.memory.weights.static, made, (program, [(0, len(program))]), links,
+                job.link,
+            ))  # fmt: skip
+    return codes, words
+
+
+def on_one_core(job: CompileJob, place: Place, log: list[str]) -> Made:
+    """Generate the code of a model for one core.
+
+    Raises `DoesNotFitError` that names the memory and the layer.
+    """
+    partition, places, shape, choices, settings, _ = job
+    macros = partition.macros
+    with stage("feature memory"):
+        stored = PlannedMaps(macros, partition.written(), partition.read(), places)
+        borders = NO_BORDERS
+        if settings.padding == "stored":
+            borders, told = borders_of(macros, places)
+            log += told
+        regions = plan_memory(stored, shape.columns, shape.map_vectors, settings.reuse, borders)
+        log += memory_log(regions, shape.columns) + border_log(regions, shape.columns)
+    with stage("weight memory"):
+        weights = plan_weights(macros, shape, settings.weights)
+    with stage("instructions"):
+        functions = [(one.first, one.stop) for one in partition.functions]
+        core = CoreTarget.alone(shape, regions, weights, place)
+        made = emitted(macros, functions, core, choices, log)
+        spans = partition.spans(made.ends)
+        program = made.program(spans)
+        require_instructions(program, made.emitter.steps, macros, shape)
+    with stage("cycles"):
+        code = CoreCode.of(
+            place, (list(range(len(macros))), macros),
+            ([Lying.whole(one) for one in regions.values()], memory_use(regions).used),
+            weights.static, made, (program, spans), link=job.link,
+        )  # fmt: skip
+    return Made([code], [], made.emitter.streams.words)

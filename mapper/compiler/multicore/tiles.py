@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
-from chipsim.npu.timing import vectors_of_entry
 from mapper.compiler.codegen.code import CoreCode
-from mapper.compiler.multicore.ports import nearest
+from mapper.compiler.multicore.job import nearest
 from mapper.compiler.multicore.vertices import WHOLE
 from mapper.compiler.program.links import Place
-from mapper.compiler.program.steps import Step
+from mapper.compiler.tiling.units import vectors_of
 from storage.errors import write_error
 
 Flits = Counter[tuple[int, int]]
@@ -48,7 +47,7 @@ def flits_of(codes: Sequence[CoreCode], shape: NpuShape, ports: Sequence[Place])
                 target = first[other] + _taker(codes[other], step.sent.cells)
                 found[mine, target] += parts * step.sent.cells.size
             elif kind in ("HOST", "PARTIAL_HOST"):
-                found[mine, host] += parts * _vectors(step, shape)
+                found[mine, host] += parts * vectors_of(step.instruction, shape)
             elif kind == "SEND" and fields.get("host"):
                 found[mine, host] += 1
             elif kind == "SEND":
@@ -78,13 +77,6 @@ def _giver(code: CoreCode, stream: int) -> int:
         if step.instruction.kind == "WAIT" and step.instruction.fields["stream"] == stream:
             return step.macro
     return 0
-
-
-def _vectors(step: Step, shape: NpuShape) -> int:
-    """Return the number of vectors that a store sends to the host."""
-    f = step.instruction.fields
-    each = vectors_of_entry(shape) if step.instruction.kind == "PARTIAL_HOST" else 1
-    return int(f["c_size"] * f["x_size"] * f["y_size"] * (1 + 3 * f["up"]) * each)
 
 
 def tiles_file(flits: Flits, codes: Sequence[CoreCode], ports: int) -> bytes:

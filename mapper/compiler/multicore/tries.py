@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
-from mapper.compiler.multicore.period import Grouped
+from mapper.compiler.multicore.period import Grouped, Line
 from mapper.errors import DoesNotFitError
 
 TRIES, REFUSED = 3, 3
@@ -39,16 +39,8 @@ class Tried(NamedTuple, Generic[M]):
     latency: int
 
 
-class Cutter(Protocol):
-    """Interface for cutting layers, see `mapper.compiler.multicore.period.Line`."""
-
-    def shortest(self, least: float) -> tuple[int, Grouped]: ...
-
-    def learn(self, made: Grouped, cycles: Sequence[float]) -> None: ...
-
-
 def tried(
-    line: Cutter, run: Callable[[Grouped], Tried[M]], before: Sequence[Tried[M]] = ()
+    line: Line, run: Callable[[Grouped], Tried[M]], before: Sequence[Tried[M]] = ()
 ) -> list[Tried[M]]:
     """Return some simulated cuts of a line.
 

@@ -17,7 +17,7 @@ from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.multicore.areas import Box, Homes
 from mapper.compiler.multicore.costs import PartCost
-from mapper.compiler.multicore.pieces import MacroPiece, Whole
+from mapper.compiler.multicore.job import MacroPiece, Whole
 from mapper.compiler.multicore.slices import slice_macro
 
 WHOLE = 1 << 20
@@ -112,8 +112,8 @@ def flows_of(
         part = slice_macro(macro, piece.rows, piece.blocks, shape.columns)
         for side, found in ((part.outputs, made), (part.inputs, taken)):
             for one in side:
-                box = homes.box(one.whole, one.held)
-                found.setdefault(homes.of(one.whole).owner, []).append((number, box))
+                owner, box = homes.kept(one)
+                found.setdefault(owner, []).append((number, box))
     for tensors, found in ((whole.written, made), (whole.read, taken)):
         for tensor in tensors:
             found.setdefault(homes.of(tensor).owner, []).append((host, homes.whole(tensor)))

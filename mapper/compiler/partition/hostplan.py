@@ -20,12 +20,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mapper.compiler.ir.graph import Graph, View
-from mapper.compiler.ir.node import (
-    Host,
-    Node,
-    Quantise,
-    Windows,
-)
+from mapper.compiler.ir.node import Host, Node, Quantise, Windows
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.numerics.binary import steps_of
@@ -98,10 +93,13 @@ class _Planner:
 
     def _pack(self, tensor: Tensor) -> None:
         """Add the steps that write a feature map to memory; model inputs are quantised first."""
+        self._quantise_input(tensor)
+        self.steps.append({"do": "pack", **self._place(tensor)})
+
+    def _quantise_input(self, tensor: Tensor) -> None:
         for name, view in self.graph.inputs.items():
             if view.tensor is tensor:
                 self.steps.append({"do": "quantise", "value": name, **_stored(view)})
-        self.steps.append({"do": "pack", **self._place(tensor)})
 
     def _need(self, name: str, view: View) -> None:
         """Make a value available on the host: read it from cores, or change its view."""
@@ -143,18 +141,10 @@ class _Planner:
         self.steps.append({"do": "node", **what, **maps, **_model(node, of_vectors=True)})
 
     def _windows(self, node: Node, operator: Windows) -> None:
-        for name, view in self.graph.inputs.items():
-            if view.tensor is node.inputs[0]:
-                self.steps.append({"do": "quantise", "value": name, **_stored(view)})
-        self.steps.append(
-            {
-                "do": "windows",
-                "tensor": node.inputs[0].name,
-                "result": node.output.name,
-                "window": asdict(operator.window),
-                "value": node.inputs[0].zero_point,
-            }
-        )
+        data = node.inputs[0]
+        self._quantise_input(data)
+        step = {"do": "windows", "tensor": data.name, "result": node.output.name}
+        self.steps.append({**step, "window": asdict(operator.window), "value": data.zero_point})
 
     def _host(self, node: Node) -> None:
         operator = node.operator

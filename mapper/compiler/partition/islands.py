@@ -18,19 +18,9 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import (
-    Concat,
-    Conv,
-    Dense,
-    Host,
-    Levels,
-    Node,
-    Pool,
-    Sign,
-    Slice,
-    Upsample,
-)
+from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.tiling.packing import HOST_LATENCY
@@ -40,7 +30,7 @@ HOST_OPERATION = 1
 from an integer: a scalar processor with the same clock."""
 FLIT, BLOCK = 8, 16
 """Bytes per cycle of the host port, and channels per vector, of the default core."""
-MOVES = (Concat, Slice, Upsample)
+MOVES = (op.Concat, op.Slice, op.Upsample)
 
 
 @dataclass(eq=False)
@@ -88,14 +78,14 @@ def _pixels(tensor: Tensor) -> int:
 def _taps(node: Node) -> int:
     """Return the input pixels per element of the result, per input channel."""
     operator = node.operator
-    if isinstance(operator, Dense):
+    if isinstance(operator, op.Dense):
         return _pixels(node.inputs[0])
-    return math.prod(operator.window.size) if isinstance(operator, Conv | Pool) else 1
+    return math.prod(operator.window.size) if isinstance(operator, op.Conv | op.Pool) else 1
 
 
 def _on_host(node: Node) -> int:
     made = node.output
-    channels = node.inputs[1].shape[-1] if isinstance(node.operator, Conv | Dense) else 1
+    channels = node.inputs[1].shape[-1] if isinstance(node.operator, op.Conv | op.Dense) else 1
     return _pixels(made) * made.channels * _taps(node) * channels * HOST_OPERATION
 
 
@@ -104,7 +94,7 @@ def _on_core(node: Node) -> int:
     if isinstance(node.operator, MOVES):
         return 0
     made, blocks = node.output, 1
-    if isinstance(node.operator, Conv | Dense):
+    if isinstance(node.operator, op.Conv | op.Dense):
         blocks = blocks_of(node.inputs[1].shape[-1], BLOCK)
     return _pixels(made) * blocks_of(made.channels, BLOCK) * _taps(node) * blocks
 
@@ -118,7 +108,7 @@ def islands(graph: Graph) -> list[Island]:
             one = above
         return one
 
-    own = [node for node in graph.nodes if not isinstance(node.operator, Host)]
+    own = [node for node in graph.nodes if not isinstance(node.operator, op.Host)]
     made = {tensor for node in own for tensor in node.outputs}
     for node in own:  # nodes from the same model node belong together
         near: Iterable[Tensor | str] = (
@@ -143,7 +133,7 @@ def islands(graph: Graph) -> list[Island]:
 def _is_read(graph: Graph, tensor: Tensor) -> bool:
     """Return whether the host or the user reads a feature map."""
     users = graph.users(tensor)
-    return graph.is_output(tensor) or any(isinstance(node.operator, Host) for node in users)
+    return graph.is_output(tensor) or any(isinstance(node.operator, op.Host) for node in users)
 
 
 def lonely(graph: Graph, names: Collection[str]) -> dict[str, str]:
@@ -155,7 +145,8 @@ def lonely(graph: Graph, names: Collection[str]) -> dict[str, str]:
     losing = [
         one
         for one in all_
-        if one.gain < 0 and not any(isinstance(node.operator, Sign | Levels) for node in one.nodes)
+        if one.gain < 0
+        and not any(isinstance(node.operator, op.Sign | op.Levels) for node in one.nodes)
     ]
     if len(losing) == len(all_) and losing:
         losing.remove(max(losing, key=lambda one: one.gain))

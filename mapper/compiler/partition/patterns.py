@@ -8,22 +8,17 @@ round_rshift and round_multiply scale, followed by add, max and min.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Conv, Node, Requantise
 from mapper.compiler.ir.requantisation import Requantisation
-from mapper.compiler.numerics.execute import results
-from mapper.compiler.numerics.formulas import requantise, rounding_shift
-from mapper.compiler.numerics.reference import INTEGER
-from mapper.compiler.numerics.windows import convolve
 from mapper.compiler.partition.functions import Partition
+from mapper.compiler.program.inputs import constants_of
 
-Data = NDArray[Any]
 TARGET = "npu"
 RELATIVES = {"pool": "q.pool", "add": "q.add", "clamp": "q.relu", "concat": "q.concat"}
 """Names of operators that are the same at both levels, by kind of node."""
@@ -87,17 +82,15 @@ def _quantised(node: Node) -> list[QOperator]:
     name = node.output.name
     taken = tuple(tensor.name for tensor in node.inputs if tensor.value is None)
     if isinstance(node.operator, Conv):
-        data, weights, bias = node.inputs
-        assert weights.value is not None
-        assert bias.value is not None
+        data, (weights, bias) = node.inputs[0], constants_of(node)
         zero_point = data.zero_point if data.type != "bits" else 0
-        sums = weights.value.reshape(len(weights.value), -1).sum(1).astype(np.int64)
-        how = {"weights": weights.value, "zero_point": zero_point, "operator": node.operator}
+        sums = weights.reshape(len(weights), -1).sum(1).astype(np.int64)
+        how = {"weights": weights, "zero_point": zero_point, "operator": node.operator}
         return [
             QOperator("q.conv2d", taken, f"{name}.products", how),
             QOperator(
                 "q.bias_add", (f"{name}.products",), name, {
-                    "bias": bias.value + zero_point * sums, "zero_point": zero_point,
+                    "bias": bias + zero_point * sums, "zero_point": zero_point,
                     "sums": sums,
                 },
             ),
@@ -142,64 +135,6 @@ def _scaled(one: QOperator, how: Requantisation) -> list[QOperator]:
         made.append(QOperator(kind, before, output, given))
         before = (output,)
     return made
-
-
-# Interpreter for both levels
-
-
-def _products(one: QOperator, inputs: list[Data], zero_point: int) -> Data:
-    operator, data = one.given["operator"], inputs[0].astype(np.float64)
-    made = convolve(data, one.given["weights"], operator.window, operator.groups, zero_point)
-    return made.astype(np.int64)
-
-
-def _shift(one: QOperator, inputs: list[Data]) -> Data:
-    n = np.asarray(one.given["n"])
-    if "negative_n" in one.given:
-        n = np.where(inputs[0] < 0, one.given["negative_n"], n)
-    return rounding_shift(inputs[0], n, one.given["rounding"])
-
-
-def _multiply(one: QOperator, inputs: list[Data]) -> Data:
-    m0 = np.asarray(one.given["m0"])
-    if "negative_m0" in one.given:
-        m0 = np.where(inputs[0] < 0, one.given["negative_m0"], m0)
-    return inputs[0] * m0 + one.given["offset"]
-
-
-def _requantize(one: QOperator, inputs: list[Data]) -> Data:
-    return requantise(inputs[0], one.given["how"])
-
-
-RULES: Mapping[str, Callable[[QOperator, list[Data]], Data]] = {
-    "q.conv2d": lambda one, x: _products(one, [x[0] - one.given["zero_point"]], 0),
-    "q.bias_add": lambda one, x: x[0] + one.given["bias"],
-    "q.requantize": _requantize,
-    "conv2d_zp": lambda one, x: _products(one, x, one.given["zero_point"]),
-    "bias_add_zp": lambda one, x: x[0] + one.given["bias"],
-    "round_rshift": _shift,
-    "round_multiply": _multiply,
-    "add": lambda one, x: x[0] + one.given["value"],
-    "max": lambda one, x: np.maximum(x[0], one.given["value"]),
-    "min": lambda one, x: np.minimum(x[0], one.given["value"]),
-}
-"""Functions of operators; all others are taken from the integer reference."""
-
-
-def run_function(function: QFunction, values: Mapping[str, Data]) -> dict[str, Data]:
-    """Return all values of a function by tensor name, including the input values."""
-    known = dict(values)
-    for group in function.groups:
-        for one in group.operators:
-            taken = [known[name] for name in one.inputs]
-            if rule := RULES.get(one.kind):
-                known[one.output] = rule(one, taken)
-                continue
-            node = one.given["node"]
-            data = iter(taken)
-            whole = [t.value if t.value is not None else next(data) for t in node.inputs]
-            known[one.output] = results(node, whole, INTEGER)[0]
-    return known
 
 
 def functions_text(functions: Sequence[QFunction]) -> str:

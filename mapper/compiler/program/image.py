@@ -14,11 +14,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.program.sections import Sort, pack_sections, unpack_sections
+from chipsim.npu.records import Program
+from hw.npu.isa.encoding import decode, decode_micro_ops, decode_program
+from hw.npu.isa.table import INSTRUCTION_BYTES, MICRO_OP_BYTES, Instruction
+from mapper.compiler.program.sections import FileType, pack_sections, unpack_sections
 from mapper.errors import MapperError
 
 MAGIC = b"NPUCORE"
-PROGRAM = Sort(MAGIC, 1, "program of a core", ".npc", ("INFO", "IM", "UM", "WM", "BM", "XM", "FM"))
+HEADER_BYTES = 8
+PROGRAM = FileType(
+    MAGIC, 1, "program of a core", ".npc", ("INFO", "IM", "UM", "WM", "BM", "XM", "FM")
+)
 
 
 class Image(NamedTuple):
@@ -55,6 +61,26 @@ class Image(NamedTuple):
         """Addresses of the vectors that are set before the first frame."""
         runs = [np.arange(first, first + count) for first, count in self.runs]
         return np.concatenate([np.zeros(0, np.int64), *runs])
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Contents of each memory, in its words; of the feature memory: vectors that are set."""
+        return {
+            "instructions": len(self.instructions) // INSTRUCTION_BYTES,
+            "micro_ops": len(self.micro_ops) // MICRO_OP_BYTES,
+            "weight_words": len(self.weights),
+            "parameter_words": len(self.parameters),
+            "headers": len(self.headers) // HEADER_BYTES,
+            "preset_vectors": len(self.maps),
+        }
+
+    def decoded(self, where: str = "") -> list[Instruction]:
+        """Return the instructions; where : prefix of the offset in errors"""
+        data = self.instructions
+        return [
+            decode(data[at : at + INSTRUCTION_BYTES], f"{where}offset {at}")
+            for at in range(0, len(data), INSTRUCTION_BYTES)
+        ]
 
     def filled(self) -> NDArray[np.uint8]:
         """Return the memory up to the last preset vector, or the whole external memory."""
@@ -102,3 +128,21 @@ def unpack_image(data: bytes, where: str) -> Image:
         return made
     except (KeyError, TypeError, ValueError) as error:
         raise MapperError(f"{where}: sections do not match the shape; compile again") from error
+
+
+def program_of(image: Image, where: str) -> Program:
+    """Return the decoded program of a core."""
+    decoded = decode_program(image.instructions, where)
+    headers = np.frombuffer(image.headers, "<u8").astype(np.uint64)
+    return Program(
+        op=decoded.op,
+        kind=decoded.kind,
+        wait=decoded.wait,
+        signal=decoded.signal,
+        fields=decoded.fields,
+        micro_ops=decode_micro_ops(image.micro_ops, where),
+        weights=image.weights,
+        parameters=image.parameters,
+        maps=image.filled(),
+        headers=headers,
+    )

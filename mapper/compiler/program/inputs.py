@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mapper.compiler.ir.node import Conv, Node, Window
 
 MOST_TAPS = 16
@@ -21,12 +24,36 @@ class Span(NamedTuple):
     def size(self) -> int:
         return self.stop - self.first
 
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        return np.arange(self.first, self.stop)
+
+    def meet(self, other: Span) -> Span:
+        """Return the common positions; the size is 0 or less if there are none."""
+        return Span(max(self.first, other.first), min(self.stop, other.stop))
+
+    def around(self, other: Span) -> Span:
+        """Return the smallest range that contains both."""
+        return Span(min(self.first, other.first), max(self.stop, other.stop))
+
+    def moved(self, distance: int) -> Span:
+        return Span(self.first + distance, self.stop + distance)
+
 
 class KernelPart(NamedTuple):
     """Rows and columns of a kernel."""
 
     rows: Span
     columns: Span
+
+    def meet(self, other: KernelPart) -> KernelPart | None:
+        """Return the common part; None if there is none."""
+        rows, columns = self.rows.meet(other.rows), self.columns.meet(other.columns)
+        return KernelPart(rows, columns) if rows.size > 0 and columns.size > 0 else None
+
+
+def whole_kernel(window: Window) -> KernelPart:
+    return KernelPart(Span(0, window.size[0]), Span(0, window.size[1]))
 
 
 def parts_of(window: Window, most: tuple[int, int]) -> Iterator[KernelPart]:
@@ -51,6 +78,20 @@ def needed(span: Span, window: Window | None, axis: int, part: Span | None = Non
     return Span(begin + first * step, begin + reach)
 
 
+def conv_of(node: Node) -> Conv:
+    """Return the operator of a convolution."""
+    assert isinstance(node.operator, Conv)
+    return node.operator
+
+
+def constants_of(conv: Node) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the weights and the bias of a convolution."""
+    weights, bias = conv.inputs[1].value, conv.inputs[2].value
+    assert weights is not None
+    assert bias is not None
+    return weights, bias
+
+
 def is_depthwise(node: Node) -> bool:
     """Return whether a node is a depthwise convolution of 8-bit data."""
     operator, data = node.operator, node.inputs[0]
@@ -66,8 +107,7 @@ def taken_blocks(node: Node, outputs: Span, size: int) -> Span:
 
     size : channels per block; input blocks of bits have eight times this number
     """
-    operator = node.operator
-    assert isinstance(operator, Conv)
+    operator = conv_of(node)
     inputs, channels = node.inputs[0].channels, node.output.channels
     taken, made = inputs // operator.groups, channels // operator.groups
     first = outputs.first * size // made * taken

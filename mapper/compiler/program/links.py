@@ -13,20 +13,19 @@ arrived; the sender waits for that number before it writes there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.npu.isa.table import UNITS, Instruction, form_of
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.program.inputs import Span
-from mapper.compiler.program.steps import Step
+from mapper.compiler.program.steps import Step, control, most_of
 from mapper.errors import DoesNotFitError
 
 Place = tuple[int, int]
-MOST_COUNT = next(f.most for f in form_of("CTRL", "WAIT").fields if f.name == "count")
+MOST_COUNT = most_of("CTRL", "WAIT")["count"]
 
 
 Kind = Literal["LOCAL", "REMOTE", "HOST"]
@@ -159,23 +158,17 @@ def freed_for(
     return found
 
 
-class Others(NamedTuple):
-    """Input of a core by stream: vectors, in order of arrival, and credits."""
-
-    comes: Mapping[int, NDArray[np.int64]]
-    freed: Mapping[int, Sequence[Credit]]
-
-
 def linked(
-    steps: Sequence[Step], links: CoreLinks, others: Others, vectors: int
-) -> tuple[list[Step], CoreLinks]:
+    steps: Sequence[Step], links: CoreLinks, comes: Mapping[int, NDArray[np.int64]],
+    freed: Mapping[int, Sequence[Credit]], vectors: int,
+) -> tuple[list[Step], dict[int, int]]:  # fmt: skip
     """Insert the waits for vectors and credits, and the sending of credits, into the steps of a
-    core. Return the steps, and the links with the initial stream counts.
+    core. Return the steps, and the initial stream counts.
 
+    comes, freed : vectors that the core receives, in order of arrival, and credits, by stream
     vectors : size of the feature memory
     The last step is END.
     """
-    comes = others.comes
     arrival = {stream: np.zeros(vectors, np.int64) for stream in comes}
     for stream, cells in comes.items():
         arrival[stream][cells] = np.arange(1, cells.size + 1)
@@ -183,7 +176,7 @@ def linked(
     given: dict[int, list[Credit]] = {}
     for number, one in _given(steps, links.credits):
         given.setdefault(number, []).append(one)
-    asked, counts = _asked(steps, others.freed)
+    asked, counts = _asked(steps, freed)
     found: list[Step] = []
     for number, step in enumerate(steps):
         if step is steps[-1]:
@@ -201,7 +194,7 @@ def linked(
         found.append(step)
         if step is not steps[-1]:
             found += [_gives(one, step) for one in given.get(number, [])]
-    return found, replace(links, counts=counts)
+    return found, counts
 
 
 def _asked(
@@ -253,22 +246,15 @@ def _given(steps: Sequence[Step], credits_: Sequence[Credit]) -> list[tuple[int,
 
 
 def _waits(queue: str, stream: int, count: int, step: Step) -> list[Step]:
-    made = []
-    while count > 0:
-        some = min(count, MOST_COUNT)
-        made.append(_control(queue, "WAIT", {"stream": stream, "count": some}, step))
-        count -= some
-    return made
+    counts = [min(count - at, MOST_COUNT) for at in range(0, count, MOST_COUNT)]
+    waits = [control(queue, "WAIT", stream=stream, count=some) for some in counts]
+    return [Step(queue, one, step.macro, tile=step.tile) for one in waits]
 
 
 def _gives(one: Credit, step: Step) -> Step:
-    fields = {"stream": one.stream, "count": 1, "x": one.to[0], "y": one.to[1]}
-    return _control("LOAD", "SEND", fields | ({"host": 1} if one.host else {}), step)
-
-
-def _control(queue: str, kind: str, fields: dict[str, int], step: Step) -> Step:
-    made = Instruction("CTRL", kind, fields={"queue": UNITS.index(queue), **fields})
-    return Step(queue, made, step.macro, [], [], step.tile)
+    host = {"host": 1} if one.host else {}
+    made = control("LOAD", "SEND", stream=one.stream, count=1, x=one.to[0], y=one.to[1], **host)
+    return Step("LOAD", made, step.macro, tile=step.tile)
 
 
 def require_streams(place: Place, count: int, most: int) -> None:

@@ -1,5 +1,8 @@
-"""Contents of a core's feature memory before the first frame: borders of feature maps, and data of
-small memories that are reloaded while the program runs."""
+"""Contents of a core before the first frame.
+
+These are borders of feature maps, data of small memories that are reloaded while the program runs,
+and data that determines the timing of a program.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hw.npu.isa.encoding import decode_micro_ops
 from mapper.compiler.ir.tensor import NO_PAD, Tensor
 from mapper.compiler.memory.planner import Region
-from mapper.compiler.program.reloads import ReloadArea
+from mapper.compiler.program.image import Image
+from mapper.compiler.program.tables import ReloadArea, Tables
 
 Vectors = NDArray[np.int64]
 
@@ -75,3 +80,42 @@ def _bytes(region: Region, vectors: Vectors, columns: int) -> bytes:
     if region.high:
         value >>= np.where((vectors - region.base) % region.pixel >= region.high, 8, 0)
     return np.repeat((value & 255).astype(np.uint8), columns).tobytes()
+
+
+WORD = 2  # column of the weight word in decoded micro-ops
+
+
+class Preloaded(NamedTuple):
+    """State of a core before its first frame.
+
+    headers : packet headers of the window unit; words : the weight word of each micro-op
+    runs : first address and number of preset vectors; data : their bytes
+    """
+
+    headers: Sequence[int] = ()
+    words: Sequence[int] = ()
+    runs: Sequence[tuple[int, int]] = ()
+    data: bytes = b""
+
+    @classmethod
+    def of(cls, tables: Tables, preset: Preset) -> Preloaded:
+        words = [one.wgt for one in tables.micro_ops]
+        return cls(tables.headers, words, preset.runs, preset.data)
+
+    @classmethod
+    def of_image(cls, image: Image, where: str) -> Preloaded:
+        """Return the state from an image; where : file name for errors"""
+        headers = np.frombuffer(image.headers, "<u8").tolist()
+        words = decode_micro_ops(image.micro_ops, where)[:, WORD].tolist()
+        return cls(headers, words, image.runs, image.maps.tobytes())
+
+    def vectors(self, first: int, count: int) -> bytes:
+        """Return vectors of one run; vectors that are not set are omitted."""
+        each = len(self.data) // max(1, sum(size for _, size in self.runs))
+        at = 0
+        for begin, size in self.runs:
+            if begin <= first < begin + size:
+                place = (at + first - begin) * each
+                return self.data[place : place + min(count, begin + size - first) * each]
+            at += size
+        return b""

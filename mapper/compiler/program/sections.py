@@ -19,7 +19,7 @@ from mapper.errors import MapperError
 _HEAD, _SECTION = struct.Struct("<7sBI"), struct.Struct("<4sII")
 
 
-class Sort(NamedTuple):
+class FileType(NamedTuple):
     """A file type.
 
     magic : its first 7 bytes; what : its name in messages, without article
@@ -33,7 +33,7 @@ class Sort(NamedTuple):
     tags: tuple[str, ...]
 
 
-def pack_sections(sort: Sort, parts: Mapping[str, bytes]) -> bytes:
+def pack_sections(sort: FileType, parts: Mapping[str, bytes]) -> bytes:
     """Return the bytes of a file with these sections."""
     assert set(parts) == set(sort.tags)
     out = [_HEAD.pack(sort.magic, sort.version, len(parts))]
@@ -42,7 +42,7 @@ def pack_sections(sort: Sort, parts: Mapping[str, bytes]) -> bytes:
     return b"".join(out)
 
 
-def unpack_sections(sort: Sort, data: bytes, where: str) -> dict[str, bytes]:
+def unpack_sections(sort: FileType, data: bytes, where: str) -> dict[str, bytes]:
     """Read the sections from a file's bytes; where : file name for errors.
 
     Raises `MapperError` if the file is of another type or version, cut short or damaged.
@@ -74,7 +74,7 @@ def split_files(data: bytes, where: str) -> list[bytes]:
     return found
 
 
-def _sections(sort: Sort, data: bytes, where: str) -> list[tuple[str, bytes]]:
+def _sections(sort: FileType, data: bytes, where: str) -> list[tuple[str, bytes]]:
     if len(data) < _HEAD.size:
         raise MapperError(f"{where}: cut short; compile the model again")
     magic, version, count = _HEAD.unpack_from(data)

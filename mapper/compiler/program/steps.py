@@ -12,10 +12,27 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.npu.isa.table import UNITS, Instruction
+from hw.npu.isa.table import UNITS, Instruction, form_of
 
 if TYPE_CHECKING:
     from mapper.compiler.program.links import SentVectors
+
+UNIT_OF = {"LOAD": 0, "GEMM": 1, "ALU": 2, "RQ": 2, "STORE": 3}
+
+
+def unit_of(one: Instruction) -> int:
+    """Return the index of the unit that runs an instruction."""
+    return UNIT_OF.get(one.op, one.fields.get("queue", 0))
+
+
+def control(queue: str, kind: str, **fields: int) -> Instruction:
+    """Return an instruction in the queue of a unit that controls the program."""
+    return Instruction("CTRL", kind, fields={"queue": UNITS.index(queue), **fields})
+
+
+def most_of(op: str, kind: str) -> dict[str, int]:
+    """Return the largest value of each field of an instruction."""
+    return {field.name: field.most for field in form_of(op, kind).fields}
 
 
 class Touch(NamedTuple):

@@ -145,9 +145,7 @@ def choices(
 
 def _touched(tile: Tile, extent: Extent) -> tuple[bool, ...]:
     """Return which edges of the feature map a tile touches."""
-    ends = (
-        tile.rows.stop == extent.rows, tile.columns.stop == extent.columns,
-    )  # fmt: skip
+    ends = tile.rows.stop == extent.rows, tile.columns.stop == extent.columns
     return (tile.rows.first == 0, tile.columns.first == 0, *ends)
 
 
@@ -239,25 +237,26 @@ class Limits(NamedTuple):
 class Pipeline(NamedTuple):
     """Times at which units and buffers become free after some layers.
 
+    rows : when each row of tiles is stored, by layer
+    shared : maps are in external memory
     free : load, matrix, ALU and store
     inputs, sums, results : when the last two tiles released their halves of the buffers
-    rows : when each row of tiles is stored, by layer
     moved : cycles of all loads and stores, which share the path to external memory; 0 without
         external memory
     """
 
-    free: tuple[int, int, int, int]
-    inputs: tuple[int, int]
-    sums: tuple[int, int]
-    results: tuple[int, int]
     rows: tuple[tuple[int, ...], ...]
-    moved: int
-    shared: bool
+    shared: bool = False
+    free: tuple[int, int, int, int] = (0, 0, 0, 0)
+    inputs: tuple[int, int] = (0, 0)
+    sums: tuple[int, int] = (0, 0)
+    results: tuple[int, int] = (0, 0)
+    moved: int = 0
 
     @classmethod
     def empty(cls, layers: int, shared: bool = False) -> Pipeline:
-        """Return the state before the first layer; shared : maps are in external memory."""
-        return cls((0, 0, 0, 0), (0, 0), (0, 0), (0, 0), ((),) * layers, 0, shared)
+        """Return the state before the first layer."""
+        return cls(((),) * layers, shared)
 
     @property
     def end(self) -> int:
@@ -303,15 +302,8 @@ class Pipeline(NamedTuple):
         done = tuple(rows[choice.across - 1 :: choice.across])
         layers = (*self.rows[:number], done, *self.rows[number + 1 :])
         moved = sum(tile.load + tile.store for tile in choice.tiles) if self.shared else 0
-        return Pipeline(
-            (load, matrix, alu, store),
-            inputs,
-            sums,
-            results,
-            layers,
-            self.moved + moved,
-            self.shared,
-        )
+        free = load, matrix, alu, store
+        return Pipeline(layers, self.shared, free, inputs, sums, results, self.moved + moved)
 
 
 def _rows_taken(macro: Macro, tile: Tile) -> tuple[int, ...]:

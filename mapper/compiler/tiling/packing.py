@@ -14,7 +14,7 @@ from chipsim.npu.cycles import run_queues
 from hw.npu.isa.table import Instruction
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.program.preloaded import Preloaded
+from mapper.compiler.program.presets import Preloaded
 from mapper.compiler.tiling.units import NOTHING, timed_program
 
 HOST_LATENCY = 32  # cycles until the host responds

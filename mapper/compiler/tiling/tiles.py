@@ -7,19 +7,26 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
-from hw.npu.isa.table import form_of
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Conv, Node, Pool, Window
 from mapper.compiler.memory.planner import blocks_of, blocks_of_vector, pixel_vectors
-from mapper.compiler.program.inputs import MOST_TAPS, Span, is_depthwise, needed, taken_blocks
+from mapper.compiler.program.inputs import (
+    MOST_TAPS,
+    Span,
+    conv_of,
+    is_depthwise,
+    needed,
+    taken_blocks,
+)
+from mapper.compiler.program.steps import most_of
 from mapper.compiler.tiling import windows
 from mapper.errors import DoesNotFitError
 
 OVERLAPPED = 4
 """Minimum tiles of a map for the default cut; with fewer the units do not overlap."""
 
-_LOAD = {field.name: field.most for field in form_of("LOAD", "INP").fields}
-_ALU = {field.name: field.most for field in form_of("ALU", "MAX").fields}
+_LOAD = most_of("LOAD", "INP")
+_ALU = most_of("ALU", "MAX")
 
 
 class Tile(NamedTuple):
@@ -101,10 +108,8 @@ def words_at_once(node: Node, size: int, cut: Cut) -> int:
 
     size : channels per block
     """
-    operator = node.operator
-    assert isinstance(operator, Conv)
     if is_depthwise(node):
-        return cut.blocks * blocks_of(math.prod(operator.window.size), min(size, MOST_TAPS))
+        return cut.blocks * blocks_of(math.prod(conv_of(node).window.size), min(size, MOST_TAPS))
     one = min(cut.inputs, taken_blocks(node, Span(0, 1), size).size)
     return cut.blocks * one * math.prod(cut.kernel) * (2 if node.inputs[0].bits == 16 else 1)
 

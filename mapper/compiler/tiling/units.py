@@ -1,22 +1,23 @@
-"""The timeline of a program: start and end of each instruction."""
+"""The timeline of a program: start and end of each instruction, and causes of stalls."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.arrivals import HostLink, WordOrder
 from chipsim.npu.cycles import UNITS, Timed, Timeline, run_queues
 from chipsim.npu.timing import cycles_of, matrix_cycles, stores_pairs, vectors_of_entry
 from hw.npu.isa.table import Instruction, form_of
-from mapper.compiler.program.preloaded import Preloaded
-from mapper.compiler.program.steps import Step
+from mapper.compiler.program.presets import Preloaded
+from mapper.compiler.program.steps import Step, unit_of
 from mapper.compiler.tiling.onchip import TileCost
 
 NOTHING = Preloaded()
-UNIT_OF = {"LOAD": 0, "GEMM": 1, "ALU": 2, "RQ": 2, "STORE": 3}
 
 
 def timeline_of_functions(
@@ -77,9 +78,8 @@ def timed(
     fields = _fields(one)
     weights = [matrix_cycles(fields, shape)] * fields["uops"] if one.op == "GEMM" else []
     cycles = cycles_of(one.op, one.kind, fields, weights, shape, headers, pairs)
-    unit = UNIT_OF.get(one.op, fields.get("queue", 0))
     moved = 0 if shape.map_vectors else _moved(one, fields, shape) * (1 + pairs)
-    return Timed(unit, one.wait, one.signal, cycles, moved)
+    return Timed(unit_of(one), one.wait, one.signal, cycles, moved)
 
 
 def _fields(one: Instruction) -> dict[str, int]:
@@ -102,6 +102,16 @@ def _moved(one: Instruction, fields: dict[str, int], shape: NpuShape) -> int:
     return fields["vectors"] * vector if one.kind == "TABLE" else 0
 
 
+def vectors_of(one: Instruction, shape: NpuShape) -> int:
+    """Return the vectors that an instruction moves from or to a feature map, including padding."""
+    f = one.fields
+    if "y_size" in f:
+        whole = one.kind in ("ACC32", "PARTIAL", "PARTIAL_HOST")
+        moved = f["c_size"] * f["x_size"] * f["y_size"] * (1 + 3 * f.get("up", 0))
+        return moved * (vectors_of_entry(shape) if whole else 1)
+    return f["vectors"] if one.kind == "TABLE" else 0
+
+
 def tile_cost(
     steps: list[Step], micro_ops: int, shape: NpuShape, headers: Sequence[int]
 ) -> TileCost:
@@ -119,3 +129,37 @@ def busy_shares(timeline: Timeline) -> dict[str, float]:
     """Return the utilisation of each unit: its share of busy cycles in a frame."""
     whole = max(1, timeline.cycles)
     return {name: int(busy) / whole for name, busy in zip(UNITS, timeline.busy, strict=True)}
+
+
+CAUSES = (*UNITS, "weights", "fetch")
+"""Units whose tokens are waited for, weights of the host, and instructions that are not fetched
+yet."""
+WEIGHTS = len(UNITS)
+
+
+def waits_of(program: Sequence[Instruction], timeline: Timeline) -> NDArray[np.int64]:
+    """Return the stall cycles of each instruction's unit before it (for weights: during it), by
+    cause, shape (instructions, len(CAUSES)).
+
+    Time up to the last token that it consumes is due to the unit that sends it; the rest is fetch.
+    """
+    found = np.zeros((len(program), len(CAUSES)), np.int64)
+    found[:, WEIGHTS] = timeline.late
+    free = [0] * len(UNITS)
+    tokens: dict[tuple[int, int], deque[int]] = {}
+    for at, one in enumerate(program):
+        unit, start, end = unit_of(one), int(timeline.start[at]), int(timeline.end[at])
+        taken = [
+            (tokens[other, unit].popleft(), other)
+            for other in range(len(UNITS))
+            if one.wait >> other & 1 and tokens.get((other, unit))
+        ]
+        last, whose = max(taken, default=(0, 0))
+        given = max(0, min(last, start) - free[unit])
+        found[at, whose] += given
+        found[at, -1] += max(0, start - free[unit]) - given
+        free[unit] = max(free[unit], end)
+        for other in range(len(UNITS)):
+            if one.signal >> other & 1:
+                tokens.setdefault((unit, other), deque()).append(end)
+    return found

@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.windows import PacketHeader
-from hw.npu.isa.table import form_of
 from mapper.compiler.ir.node import Node, Window, WindowColumns
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.layouts import plane_words
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.numerics.windows import GROUP
 from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.steps import most_of
 
-_WIN = {field.name: field.most for field in form_of("LOAD", "WIN").fields}
-_GEMM = {field.name: field.most for field in form_of("GEMM", "INT8").fields}
+_WIN = most_of("LOAD", "WIN")
+_GEMM = most_of("GEMM", "INT8")
 
 
 class WindowRun(NamedTuple):

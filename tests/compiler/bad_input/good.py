@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.mapper.conftest import Result, Run
 from tests.storage.formats.onnx_models import onnx
 
 SIZE, CHANNELS, KERNELS, CLASSES, FRAMES = 6, 2, 4, 3, 6
@@ -73,3 +74,11 @@ def good() -> Good:
         samples={"x": weights(FRAMES, CHANNELS, SIZE, SIZE), "y": np.arange(FRAMES) % CLASSES},
         inputs={"x": [1, CHANNELS, SIZE, SIZE]},
     )  # fmt: skip
+
+
+def compile_good(folder: Path, run: Run, *options: str, it: Good | None = None) -> Result:
+    """Compile a model, by default the good one, into the folder `out`."""
+    (it or good()).save(folder)
+    found = run("compile", "good.onnx", *QUICK, "--calibrate", "samples.npz", *options)
+    assert found.code == 0, found.err
+    return found

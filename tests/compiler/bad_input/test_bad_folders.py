@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 
 import mapper.cli.options
-from tests.compiler.bad_input.good import QUICK, good
-from tests.mapper.conftest import Run
 
 pytestmark = pytest.mark.jit
 COMMANDS = (
@@ -20,14 +18,6 @@ COMMANDS = (
     ("simulate", "out", "--input", "samples.npz"),
     ("info", "out"),
 )
-
-
-@pytest.fixture
-def out(folder: Path, run: Run) -> Path:
-    good().save(folder)
-    found = run("compile", "good.onnx", *QUICK, "--chip", "1x1", "--calibrate", "samples.npz")
-    assert found.code == 0, found.err
-    return folder / "out"
 
 
 def test_samples_are_read_before_kernels_are_compiled(

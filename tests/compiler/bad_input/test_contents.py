@@ -16,7 +16,7 @@ from mapper.compiler.codegen.macros.file import MACROS
 from mapper.compiler.program.image import unpack_image
 from mapper.compiler.program.sections import pack_sections, unpack_sections
 from mapper.compiler.stages import ORDER
-from tests.compiler.bad_input.good import QUICK, good
+from tests.compiler.bad_input.good import compile_good
 from tests.mapper.conftest import Run
 
 pytestmark = pytest.mark.jit
@@ -24,10 +24,7 @@ pytestmark = pytest.mark.jit
 
 @pytest.fixture
 def out(folder: Path, run: Run) -> Path:
-    good().save(folder)
-    options = ("--chip", "1x1", "--calibrate", "samples.npz", "--normalise", "scale=0.5", "-v")
-    found = run("compile", "good.onnx", *QUICK, *options)
-    assert found.code == 0, found.err
+    found = compile_good(folder, run, "--chip", "1x1", "--normalise", "scale=0.5", "-v")
     (folder / "said.txt").write_text(found.err)
     return folder / "out"
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.execute import Frame
 from chipsim.npu.mesh_chip import MeshChip
 from chipsim.npu.records import FIELDS, KINDS, Op
@@ -16,22 +15,14 @@ from chipsim.npu.replay import Results, overlapped
 from hw.npu.flit import NpuFlit
 from hw.npu.loading import contents_flits
 from hw.npu.memories.memories import Contents
-from mapper.compiler.artifacts import chip_cycles
+from mapper.compiler.artifacts import cycles
 from mapper.compiler.artifacts.manifest import CompiledFolder, read_folder
-from tests.compiler.bad_input.good import QUICK, good
+from tests.compiler.bad_input.good import compile_good
 from tests.mapper.conftest import Run
 
 pytestmark = pytest.mark.jit
 ROOT = Path(__file__).resolve().parents[3]
 UNITS = ["LOAD", "GEMM", "ALU", "STORE"]
-
-
-@pytest.fixture
-def out(folder: Path, run: Run) -> Path:
-    good().save(folder)
-    found = run("compile", "good.onnx", *QUICK, "--chip", "1x1", "--calibrate", "samples.npz")
-    assert found.code == 0, found.err
-    return folder / "out"
 
 
 def test_times_alone(out: Path, run: Run) -> None:
@@ -63,9 +54,7 @@ def test_bytes_equal_the_functional_run(out: Path, run: Run) -> None:
 
 def test_a_core_with_external_memory(folder: Path, run: Run) -> None:
     """Its loads and stores share one path; times equal the compiler's estimate."""
-    good().save(folder)
-    options = ("--chip", "1x1", "--npu", "ref32", "--calibrate", "samples.npz")
-    assert run("compile", "good.onnx", *QUICK, *options).code == 0
+    compile_good(folder, run, "--chip", "1x1", "--npu", "ref32")
     found = run("simulate", "out", "--input", "samples.npz", "--cycles", "--json").json()
     assert found["cycle_run"]["cycles"] == json.loads(Path("out/report.json").read_text())["cycles"]
     assert found["cycle_run"]["bytes_compared"] > 0
@@ -99,27 +88,17 @@ def test_hardware_needs_samples(out: Path, run: Run) -> None:
 
 def test_cores_without_hardware(folder: Path, run: Run) -> None:
     """External memory exists only in simulators: one line, exit code 3."""
-    good().save(folder)
-    options = ("--chip", "1x1", "--npu", "ref32", "--calibrate", "samples.npz")
-    assert run("compile", "good.onnx", *QUICK, *options).code == 0
+    compile_good(folder, run, "--chip", "1x1", "--npu", "ref32")
     found = run("simulate", "out", "--input", "samples.npz", "--hardware")
     assert found.code == 3
     assert found.err.count("\n") == 1
     assert "map_vectors is 0" in found.err and "feature memory is only simulated" in found.err
 
 
-@pytest.fixture
-def spread(folder: Path, run: Run) -> Path:
-    good().save(folder)
-    found = run("compile", "good.onnx", *QUICK, "--chip", "2x2", "--calibrate", "samples.npz")
-    assert found.code == 0, found.err
-    return folder / "out"
-
-
 def flits_that_load(out: Path) -> int:
     """Return the flits that the hardware's host sends before the first frame."""
     folder = read_folder(out)
-    shape = NpuShape(**folder.manifest["shape"])
+    shape = folder.shape
     layout = NpuFlit(shape, 1, 1)
     count = len(folder.images)  # one start flit per core
     for (x, y), image in folder.images.items():
@@ -185,7 +164,7 @@ def test_frames_need_cycles_and_several_cores(out: Path, run: Run, option: tuple
 @pytest.mark.sample(0.25)
 def test_early_reads_are_reported(spread: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loads that do not wait for data from other cores."""
-    chip_of = chip_cycles.chip_of
+    chip_of = cycles.chip_of
 
     def hasty(folder: CompiledFolder) -> MeshChip:
         chip = chip_of(folder)
@@ -194,7 +173,7 @@ def test_early_reads_are_reported(spread: Path, run: Run, monkeypatch: pytest.Mo
             program.fields[waits, FIELDS[Op.CTRL, 1].index("count")] = 0
         return chip
 
-    monkeypatch.setattr(chip_cycles, "chip_of", hasty)
+    monkeypatch.setattr(cycles, "chip_of", hasty)
     found = run("simulate", "out", "--input", "samples.npz", "--cycles")
     assert found.code == 1
     assert "changes while it runs" in found.err or "differ from" in found.err
@@ -217,7 +196,7 @@ def test_different_bytes_are_reported(
             frame.load(core, 5, frame.read(core, 5, (1,), (1,)) ^ 1)
         return found, frame
 
-    monkeypatch.setattr(chip_cycles, "overlapped", damaged)
+    monkeypatch.setattr(cycles, "overlapped", damaged)
     found = run("simulate", "out", "--input", "samples.npz", "--cycles")
     assert found.code == 1
     told = {

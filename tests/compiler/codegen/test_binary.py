@@ -6,38 +6,19 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.codegen.binary import Edges
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Add, Pool, Window
 from mapper.compiler.ir.tensor import Pad
 from mapper.compiler.numerics.binary import signs
 from mapper.compiler.numerics.windows import convolve
-from mapper.errors import DoesNotFitError
 from tests.compiler.binary_networks import BinaryBuilder
-from tests.compiler.networks import SAME, Builder
-from tests.compiler.programs import FOUR, SHAPE, SMALL, Made, compared, compiled
+from tests.compiler.networks import SAME
+from tests.compiler.programs import FOUR, SHAPE, SMALL, Made, compiled, exact, fitting
 
 pytestmark = pytest.mark.jit  # their reference implementations are tested in tests/chipsim/npu
 
 ONE = Window((1, 1))
-
-
-def exact(build: Builder, made: Made) -> None:
-    """Check that all stored maps are equal, and that the checker passes."""
-    found = compared(build, made)
-    assert found
-    assert {one.differences for one in found} == {0}, found
-    assert verify_compiled(made.folder)["instructions"] == len(made.compiled.code.program)
-
-
-def fitting(build: Builder, shape: NpuShape) -> Made:
-    """Split the largest layers: the smallest core has too few micro-ops for them."""
-    try:
-        return compiled(build, shape)
-    except DoesNotFitError as error:
-        assert shape is FOUR
-        pytest.skip(str(error))
 
 
 def kinds(made: Made) -> list[list[str]]:
@@ -64,8 +45,7 @@ def chain(
 def test_b03_layers_of_bits(channels: int, shape: NpuShape) -> None:
     """B03, B04: kernels of 16, 128, 147 and odd numbers of bits, zero padding."""
     build = chain(5, 7, [channels, 20, 33], SAME, channels)
-    made = fitting(build, shape)
-    exact(build, made)
+    made = exact(build, fitting(build, shape))
     assert kinds(made) == [["conv", "threshold"], ["conv", "threshold"], ["conv"]]
     types = [[tensor.type for tensor in macro.outputs] for macro in made.compiled.macros]
     assert types == [["bits"], ["bits"], ["int32"]]
@@ -97,8 +77,7 @@ def test_b09_pooled_sums_become_bits(shape: NpuShape) -> None:
     second = build.binary(build.sign(build.normalised(first, 1.0)), 40)
     third = build.pool(build.sign(build.normalised(second, 10.0)), Pool("max", two))
     build.end(build.binary(third, 10, Window((2, 2)), alpha=False))
-    made = compiled(build, shape)
-    exact(build, made)
+    made = exact(build, compiled(build, shape))
     assert kinds(made) == [["conv", "pool", "threshold"]] * 2 + [["conv"]]
 
 
@@ -114,8 +93,7 @@ def test_b15_residual_sums_stay_in_bytes(channels: int, shape: NpuShape) -> None
         layer = build.normalised(build.binary(build.sign(tensor), channels), 1.0)
         tensor = build.like(Add(), layer, tensor)
     build.end(tensor)
-    made = fitting(build, shape)
-    exact(build, made)
+    made = exact(build, fitting(build, shape))
     assert kinds(made) == [["conv", "requantise"]] + [["conv", "requantise", "add"]] * 2
     assert [len(macro.outputs) for macro in made.compiled.macros] == [2, 2, 1]
     assert [macro.conv.inputs[0].type for macro in made.compiled.macros] == ["int8", "bits", "bits"]
@@ -126,8 +104,7 @@ def test_signs_with_other_users_are_bytes() -> None:
     bits = build.sign(build.conv(build.input, 20))
     layer = build.binary(bits, 20)
     build.end(build.like(Add(), layer, bits))
-    made = compiled(build)
-    exact(build, made)
+    made = exact(build, compiled(build))
     assert {tensor.type for macro in made.compiled.macros for tensor in macro.outputs} == {"int8"}
     assert any("in bytes" in line for line in made.compiled.log)
 
@@ -135,8 +112,7 @@ def test_signs_with_other_users_are_bytes() -> None:
 def test_b07_kernels_of_several_magnitudes_are_computed_in_bytes() -> None:
     build = BinaryBuilder(5, 5, 4)
     build.end(build.conv(build.sign(build.conv(build.input, 20)), 9))
-    made = compiled(build)
-    exact(build, made)
+    made = exact(build, compiled(build))
     assert any("several magnitudes" in line for line in made.compiled.notes)
 
 

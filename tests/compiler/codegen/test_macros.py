@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.codegen.code import images_of_records
 from mapper.compiler.codegen.kernels import kernel_words
-from mapper.compiler.codegen.loaded import images_of_records
-from mapper.compiler.codegen.macros.decode import records_of
+from mapper.compiler.codegen.macros.decode import records_of, weights_of
 from mapper.compiler.codegen.macros.encode import Encoded
 from mapper.compiler.codegen.macros.file import (
     MACROS,
+    listing_text,
     pack_layers,
     read_encoded,
     unpack_layers,
@@ -32,7 +33,6 @@ from mapper.compiler.codegen.macros.layout import (
     encode_record,
     flags_of,
 )
-from mapper.compiler.codegen.macros.listing import listing_text
 from mapper.compiler.codegen.macros.pool import (
     Item,
     Sort,
@@ -41,7 +41,6 @@ from mapper.compiler.codegen.macros.pool import (
     halves,
     wholes,
 )
-from mapper.compiler.codegen.macros.words import weights_of
 from mapper.compiler.ir.node import Add, Conv, Node, Pool, Upsample, Window
 from mapper.compiler.ir.tensor import Pad, Tensor, Type
 from mapper.compiler.program.image import pack_image
@@ -255,7 +254,7 @@ ALONE = """
 import sys
 from pathlib import Path
 from mapper.compiler.program.image import pack_image
-from mapper.compiler.codegen.loaded import images_of_records
+from mapper.compiler.codegen.code import images_of_records
 for path in sorted(Path(sys.argv[1]).glob("*/macros.bin")):
     _, (image,), words = images_of_records(path.read_bytes(), str(path))
     path.with_name("core.npc").write_bytes(pack_image(image))

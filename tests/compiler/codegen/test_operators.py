@@ -8,30 +8,15 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.ir.node import Activation, Pool, Upsample, Window
 from mapper.compiler.ir.tensor import Pad, Tensor
-from mapper.errors import DoesNotFitError
 from tests.compiler.codegen.test_programs import random_network
 from tests.compiler.networks import Builder, residual
-from tests.compiler.programs import DUAL, FOUR, REF, SHAPE, SMALL, Made, compared, compiled
+from tests.compiler.programs import DUAL, FOUR, REF, SHAPE, SMALL, Made, same
 
 pytestmark = pytest.mark.jit  # their reference implementations are tested in tests/chipsim/npu
 
 SHAPES = pytest.mark.parametrize("shape", [SHAPE, SMALL, FOUR, DUAL, REF], ids=lambda one: one.name)
-
-
-def same(build: Builder, shape: NpuShape, **settings: object) -> Made:
-    """Check every layer against the reference, and the program; skip if micro-ops are short."""
-    try:
-        made = compiled(build, shape, **settings)
-    except DoesNotFitError as error:
-        if "micro-op memory" not in str(error) and "weight memory" not in str(error):
-            raise
-        pytest.skip(str(error))
-    assert {one.differences for one in compared(build, made)} == {0}
-    verify_compiled(made.folder)
-    return made
 
 
 def kinds(made: Made, op: str) -> set[str]:

@@ -18,12 +18,12 @@ from mapper.compiler.ir.tensor import Pad
 from mapper.compiler.model import open_model
 from mapper.compiler.pipeline import compile_model
 from mapper.compiler.settings import CompileSettings
-from mapper.errors import DoesNotFitError, MapperError
+from mapper.errors import MapperError
 from storage.samples import parse_form, read_samples
 from tests.compiler.codegen.test_binary import BinaryBuilder
 from tests.compiler.codegen.test_programs import random_network
 from tests.compiler.networks import Builder, residual
-from tests.compiler.programs import DUAL, REF, Made, compared, compiled, folder_of
+from tests.compiler.programs import DUAL, REF, compiled, exact, folder_of, same
 
 pytestmark = pytest.mark.jit  # their reference implementations are tested in tests/chipsim/npu
 
@@ -35,24 +35,12 @@ FOUR = replace(
 SHAPES = pytest.mark.parametrize("shape", [DUAL, SMALL, FOUR, REF], ids=lambda one: one.name)
 
 
-def same(build: Builder, shape: NpuShape, **settings: object) -> Made:
-    try:
-        made = compiled(build, shape, bits=16, **settings)
-    except DoesNotFitError as error:
-        if shape is DUAL and "micro-op" not in str(error):
-            raise
-        pytest.skip(str(error))
-    assert {one.differences for one in compared(build, made)} == {0}
-    verify_compiled(made.folder)
-    return made
-
-
 @pytest.mark.heavy
 @pytest.mark.sample(1)
 @SHAPES
 @pytest.mark.parametrize("seed", range(10))
 def test_random_networks(seed: int, shape: NpuShape) -> None:
-    made = same(random_network(seed), shape)
+    made = same(random_network(seed), shape, bits=16)
     kinds = {one.kind for one in made.compiled.code.program if one.op == "GEMM"}
     assert kinds <= {"INT16"}
 
@@ -68,7 +56,7 @@ def test_biases_of_more_than_32_bits(shape: NpuShape) -> None:
     second = build.conv(first, 20)
     build.graph.nodes[-1].inputs[1] = weights
     build.end(second)
-    made = same(build, shape)
+    made = same(build, shape, bits=16)
     assert any(one.kind == "SHL" for one in made.compiled.code.program)
 
 
@@ -95,7 +83,7 @@ def test_other_operators(seed: int, shape: NpuShape) -> None:
         leaky = build.like(Activation(slope=0.1), build.input)
         whole = Window((build.input.height, build.input.width))
         build.end(build.pool(leaky, Pool("average", whole)))
-    same(build, shape)
+    same(build, shape, bits=16)
 
 
 @pytest.mark.heavy
@@ -108,8 +96,7 @@ def test_c01_some_layers_in_16_bits(seed: int) -> None:
     assert signal is not None
     build = residual(seed=seed, channels=20)
     made = compiled(build, DUAL, min_signal=signal + 1)
-    assert {one.differences for one in compared(build, made)} == {0}
-    verify_compiled(made.folder)
+    exact(build, made)
     assert made.compiled.verified.attempts[made.compiled.verified.number].wide
     stored = {one["bits"] for one in made.folder.manifest["maps"]}
     assert stored == {8, 16}
@@ -123,7 +110,7 @@ def test_concatenation_of_16_bits() -> None:
     build = Builder(5, 6, 4, seed=1)
     both = build.concat(build.conv(build.input, 32), build.conv(build.input, 16))
     build.end(build.conv(both, 9))
-    same(build, DUAL)
+    same(build, DUAL, bits=16)
 
 
 def test_r13_cores_without_a_dual_multiplier_are_rejected() -> None:

@@ -91,7 +91,7 @@ def test_c11_headers_of_a_layer() -> None:
     build = Builder(8, 8, 3, 1)
     build.end(build.conv(build.input, 4))
     made = compiled(build, SHAPE, few_channels="core")
-    image = made.compiled.code.image(SHAPE)
+    image = made.compiled.code.image()
     headers = [PacketHeader.of(bits) for bits in np.frombuffer(image.headers, "<u8").tolist()]
     # rows 0 to 2 are in the first word, rows 3 to 5 in both, rows 5 to 7 in the second
     assert headers[:2] == [PacketHeader(0, 1, 0, 0), PacketHeader(0, 1, 4, 0)]
@@ -128,7 +128,7 @@ def test_tiles_fit_the_header_memory() -> None:
 def test_the_checker_reads_headers() -> None:
     """R7.9: words without a packet, and words after the map."""
     made = compiled(network(SAME), SHAPE, few_channels="core")
-    image = made.compiled.code.image(SHAPE)
+    image = made.compiled.code.image()
     everything = np.arange(SHAPE.map_vectors)
     assert check_image(image, SHAPE, [everything], "good") == len(made.compiled.code.program)
     headers = np.frombuffer(image.headers, "<u8").copy()

@@ -13,11 +13,11 @@ from mapper.compiler.artifacts.cycles import run_cycles
 from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.ir.node import Add, Pool, Window
 from mapper.compiler.program.image import Image
-from mapper.compiler.program.preloaded import Preloaded
+from mapper.compiler.program.presets import Preloaded
 from mapper.compiler.tiling.units import timeline_of_functions
 from mapper.errors import CheckFailedError, DoesNotFitError
 from tests.compiler.networks import Builder
-from tests.compiler.programs import Made, check_image, compared, compiled
+from tests.compiler.programs import Made, check_image, compared, compiled, exact
 
 pytestmark = pytest.mark.jit
 
@@ -39,11 +39,6 @@ def network(seed: int = 0) -> Builder:
     return build
 
 
-def equal(build: Builder, made: Made) -> None:
-    assert {one.differences for one in compared(build, made)} == {0}
-    verify_compiled(made.folder)
-
-
 def streams(made: Made) -> list[Instruction]:
     return [one for one in made.compiled.code.program if one.kind == "WSTREAM"]
 
@@ -54,8 +49,7 @@ def streams(made: Made) -> list[Instruction]:
 def test_c07_weights_streamed_from_the_host(words: int) -> None:
     """C07: results do not depend on the memory size; words are streamed when they do not fit."""
     build = network()
-    made = compiled(build, little(words))
-    equal(build, made)
+    made = exact(build, compiled(build, little(words)))
     assert bool(streams(made)) == (words < 115)
     assert len(made.compiled.code.tables.weights) <= words
     assert len(made.compiled.host_weights) == 0 or words < 115
@@ -66,8 +60,7 @@ def test_c07_weights_streamed_from_the_host(words: int) -> None:
 @pytest.mark.parametrize("rule", ["optimal", "greedy"])
 def test_either_rule_gives_the_same_results(rule: str) -> None:
     build = network(3)
-    made = compiled(build, little(60), weights=rule)
-    equal(build, made)
+    exact(build, compiled(build, little(60), weights=rule))
 
 
 @pytest.mark.heavy
@@ -76,8 +69,7 @@ def test_a_layer_that_fits_is_requested_once() -> None:
     build = Builder(16, 16, 16)
     a = build.relu(build.conv(build.input, 32))
     build.end(build.conv(a, 32))
-    made = compiled(build, little(40))
-    equal(build, made)
+    made = exact(build, compiled(build, little(40)))
     asked = [one.fields["words"] for one in streams(made)]
     assert sum(asked) == len(made.compiled.host_weights) == 18 + 36
 
@@ -87,8 +79,7 @@ def test_a_large_layer_is_streamed_by_output_blocks() -> None:
     """All tiles of some output blocks are consecutive, so their words are loaded once."""
     build = Builder(16, 16, 32)
     build.end(build.conv(build.input, 64))
-    made = compiled(build, little(40))
-    equal(build, made)
+    made = exact(build, compiled(build, little(40)))
     assert sum(one.fields["words"] for one in streams(made)) == 72
     assert all(one.fields["words"] <= 20 for one in streams(made))
     waiting = [one for one in made.compiled.code.program if one.fields.get("dyn")]
@@ -106,8 +97,7 @@ def test_c08_a_layer_larger_than_the_memory(words: int) -> None:
     """
     build = Builder(9, 8, 32)
     build.end(build.conv(build.input, 64))
-    made = compiled(build, little(words))
-    equal(build, made)
+    made = exact(build, compiled(build, little(words)))
     assert all(one.fields["words"] <= words // 2 for one in streams(made))
 
 
@@ -168,8 +158,7 @@ def test_words_of_dense_layers() -> None:
     a = build.conv(build.input, 48, Window((6, 6)))
     build.end(build.conv(a, 10, Window((1, 1))))
     for words in (64, 12):
-        made = compiled(build, little(words))
-        equal(build, made)
+        exact(build, compiled(build, little(words)))
         build = Builder(6, 6, 40)
         a = build.conv(build.input, 48, Window((6, 6)))
         build.end(build.conv(a, 10, Window((1, 1))))
@@ -183,8 +172,7 @@ def test_dual_cores_and_external_memory() -> None:
     a = build.relu(build.conv(build.input, 96))
     b = build.relu(build.conv(a, 100))
     build.end(build.conv(b, 40, Window((12, 12))))
-    made = compiled(build, NPU_SHAPES["ref32"])
-    equal(build, made)
+    made = exact(build, compiled(build, NPU_SHAPES["ref32"]))
     assert streams(made)
 
 
@@ -211,7 +199,7 @@ def damaged(made: Made, number: int, **fields: int) -> Image:
     one = program[number]
     program[number] = one._replace(fields={**one.fields, **fields})
     kept, made.compiled.code.program = made.compiled.code.program, program
-    image = made.compiled.code.image(made.compiled.code.tables.shape)
+    image = made.compiled.code.image()
     made.compiled.code.program = kept
     return image
 
@@ -259,8 +247,7 @@ def test_streams_over_words_in_use_are_found() -> None:
 def test_c09_tables_are_loaded_again(more: dict[str, int]) -> None:
     """C09: micro-ops and parameters of many layers through small memories."""
     build = network()
-    made = compiled(build, little(1024, **more))
-    equal(build, made)
+    made = exact(build, compiled(build, little(1024, **more)))
     loads = [one for one in made.compiled.code.program if one.kind == "TABLE"]
     assert {one.fields["memory"] for one in loads} == {
         number for number, name in enumerate(("micro_ops", "parameter_words")) if name in more

@@ -1,21 +1,65 @@
-"""Literal addresses of the layouts of the feature memory."""
+"""Literal addresses in the feature memory: its layouts, borders, and maps that share a region."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from mapper.compiler.memory.layouts import (
-    WORD_VECTORS,
-    Spot,
-    address_of,
-    element_spot,
-    in_planes,
-    padded_elements,
-    plane_spot,
-    plane_words,
-    vector_spot,
-)
+from mapper.compiler.ir.tensor import Pad, Tensor
+from mapper.compiler.memory.layouts import BANKS, BYTES, WORD_VECTORS, in_planes, plane_words
+from mapper.compiler.memory.padding import Border
+from mapper.compiler.memory.planner import PlannedMaps, plan_memory
+from mapper.compiler.memory.regions import Place
+
+VECTOR = 16
+"""Bytes per vector: half a word."""
+SEGMENT = 64
+"""Elements of V-mode stored in two banks."""
+
+
+class Spot(NamedTuple):
+    """A byte in a word of a bank."""
+
+    bank: int
+    word: int
+    byte: int
+
+
+def vector_spot(vector: int, byte: int = 0) -> Spot:
+    """Return the place of a byte of a vector in N-mode."""
+    return Spot(vector >> 1 & 3, vector >> 3, VECTOR * (vector & 1) + byte)
+
+
+def address_of(spot: Spot) -> tuple[int, int]:
+    """Return the N-mode vector and byte of a place."""
+    vector = 8 * spot.word + 2 * spot.bank + spot.byte // VECTOR
+    return vector, spot.byte % VECTOR
+
+
+def plane_spot(base: int, channel: int, pixel: int, pixels: int) -> Spot:
+    """Return the place of a pixel in T-mode: channels alternate between banks, each a plane of
+    pixels, row by row.
+
+    base : first word; pixel : row * width + column; pixels : pixels per plane
+    """
+    word = base + channel // BANKS * -(-pixels // BYTES) + pixel // BYTES
+    return Spot(channel % BANKS, word, pixel % BYTES)
+
+
+def element_spot(base: int, element: int) -> Spot:
+    """Return the place of an element in V-mode, with segments of 64 elements in two banks each.
+
+    base : first word
+    """
+    bank = 2 * (element // SEGMENT % 2) + element % SEGMENT // BYTES
+    return Spot(bank, base + element // (2 * SEGMENT), element % BYTES)
+
+
+def padded_elements(elements: int) -> int:
+    """Return the number of elements in V-mode, padded to whole segments."""
+    return -(-elements // SEGMENT) * SEGMENT
 
 
 @pytest.mark.parametrize(("vector", "bank", "word", "half"), [
@@ -81,3 +125,39 @@ def test_no_two_elements_share_a_place() -> None:
     planes = {plane_spot(0, c, p, 49) for c in range(8) for p in range(49)}
     elements = {element_spot(0, n) for n in range(1000)}
     assert (len(planes), len(elements)) == (8 * 49, 1000)
+
+
+def test_a14_addresses() -> None:
+    """A14: results go to base + C_p * (pt * W_p + pl), reads begin at base.
+
+    A part of a region is inside the border that all parts share.
+    """
+    tensor = Tensor("map", (1, 5, 7, 40), "int8", zero_point=3)
+    for pad in (Pad(1, 1, 1, 1), Pad(2, 0, 3, 1), Pad(0, 2, 1, 0)):
+        stored = PlannedMaps([], {tensor: -1}, {tensor: 0}, {})
+        region = plan_memory(stored, 16, 0, True, {tensor: Border(pad, 3)})[tensor]
+        vectors = 3  # per pixel of 40 channels
+        wide, high = 7 + pad.left + pad.right, 5 + pad.top + pad.bottom
+        assert region.base == 0
+        assert region.size == region.stop == high * wide * vectors
+        assert region.first == region.base + vectors * (pad.top * wide + pad.left)
+        assert (region.pixel, region.row) == (vectors, wide * vectors)
+        assert region.vector(-pad.top, -pad.left, 0) == region.base
+        assert tensor.address == region.first
+        assert tensor.pad == pad
+
+
+def test_a17_two_maps_of_a_yolo_network() -> None:
+    """A17: from 0x41157800 two 88x120x64 maps in a region of 88x120x128."""
+    whole = Tensor("whole", (1, 88, 120, 128), "int8", stored=True)
+    one, other = (Tensor(name, (1, 88, 120, 64), "int8", stored=True) for name in "ab")
+    places = {one: Place(whole, channel=0), other: Place(whole, channel=64)}
+    found = plan_memory(PlannedMaps([], {one: -1, other: -1}, {whole: 0}, places), VECTOR, 0)
+    base = 0x41157800
+
+    def address(tensor: Tensor) -> int:
+        return base + VECTOR * found[tensor].first
+
+    assert (address(one), address(other), address(whole)) == (0x41157800, 0x41157840, 0x41157800)
+    assert found[one].pixel * VECTOR == 128
+    assert found[one].row * VECTOR == 120 * 128

@@ -13,9 +13,8 @@ from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from mapper.compiler.artifacts.simulate import simulate
 from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.ir.node import Add, Pool, Upsample, Window
-from mapper.compiler.ir.tensor import NO_PAD, Pad, Tensor
-from mapper.compiler.memory.padding import Border
-from mapper.compiler.memory.planner import PlannedMaps, memory_use, plan_memory
+from mapper.compiler.ir.tensor import NO_PAD, Pad
+from mapper.compiler.memory.planner import memory_use
 from mapper.compiler.program.presets import border_vectors
 from mapper.errors import DoesNotFitError
 from tests.compiler.codegen.test_binary import BinaryBuilder
@@ -33,6 +32,7 @@ from tests.compiler.programs import (
     compiled_model,
 )
 
+pytestmark = pytest.mark.jit
 EXTERNAL = NpuShape("outside", map_vectors=0, instructions=0, weight_words=4096)
 WINDOW = Window((3, 3), (1, 1), Pad(1, 1, 1, 1))
 
@@ -72,27 +72,6 @@ def said(made: Made, words: str) -> bool:
     return any(words in line for line in made.compiled.log)
 
 
-def test_a14_addresses() -> None:
-    """A14: results go to base + C_p * (pt * W_p + pl), reads begin at base.
-
-    A part of a region is inside the border that all parts share.
-    """
-    tensor = Tensor("map", (1, 5, 7, 40), "int8", zero_point=3)
-    for pad in (Pad(1, 1, 1, 1), Pad(2, 0, 3, 1), Pad(0, 2, 1, 0)):
-        stored = PlannedMaps([], {tensor: -1}, {tensor: 0}, {})
-        region = plan_memory(stored, 16, 0, True, {tensor: Border(pad, 3)})[tensor]
-        vectors = 3  # per pixel of 40 channels
-        wide, high = 7 + pad.left + pad.right, 5 + pad.top + pad.bottom
-        assert region.base == 0
-        assert region.size == region.stop == high * wide * vectors
-        assert region.first == region.base + vectors * (pad.top * wide + pad.left)
-        assert (region.pixel, region.row) == (vectors, wide * vectors)
-        assert region.vector(-pad.top, -pad.left, 0) == region.base
-        assert tensor.address == region.first
-        assert tensor.pad == pad
-
-
-@pytest.mark.jit
 def test_a14_the_padded_map_is_read_from_its_base() -> None:
     """A14: stores write into the padded place, and one load reads the whole from its base.
 
@@ -122,7 +101,6 @@ def test_a14_the_padded_map_is_read_from_its_base() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(1)
-@pytest.mark.jit
 @pytest.mark.parametrize("shape", [SHAPE, SMALL, FOUR, WIDE, DUAL, REF, EXTERNAL])
 def test_a14_residual_networks_on_all_cores(shape: NpuShape) -> None:
     _, made = both(residual(2, channels=20), shape)
@@ -131,7 +109,6 @@ def test_a14_residual_networks_on_all_cores(shape: NpuShape) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(1)
-@pytest.mark.jit
 @pytest.mark.parametrize("seed", range(6))
 def test_a14_random_networks(seed: int) -> None:
     for shape in (SHAPE, DUAL):
@@ -143,7 +120,6 @@ def test_a14_random_networks(seed: int) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(1)
-@pytest.mark.jit
 @pytest.mark.parametrize("settings", [{"bits": 16}, {"dual": "pixels"}, {"dual": "kernels"}])
 def test_a14_pairs_and_16_bits(settings: dict[str, object]) -> None:
     build = residual(1, channels=36)
@@ -153,7 +129,6 @@ def test_a14_pairs_and_16_bits(settings: dict[str, object]) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-@pytest.mark.jit
 def test_a14_consumers_use_the_largest_border() -> None:
     build = Builder(9, 8, 16)
     data = build.relu(build.conv(build.input, 16))
@@ -171,7 +146,6 @@ def test_a14_consumers_use_the_largest_border() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@pytest.mark.jit
 def test_a14_parts_of_a_concatenation_have_one_border() -> None:
     build = Builder(8, 8, 16)
     a = build.relu(build.conv(build.input, 16))
@@ -188,7 +162,6 @@ def test_a14_parts_of_a_concatenation_have_one_border() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(1)
-@pytest.mark.jit
 @pytest.mark.parametrize("axis", [1, 2])
 def test_sides_inside_a_region_are_padded_by_loads(axis: int) -> None:
     build = Builder(8, 8, 16)
@@ -206,7 +179,6 @@ def test_sides_inside_a_region_are_padded_by_loads(axis: int) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-@pytest.mark.jit
 def test_pooling_of_a_map_of_a_convolution_is_padded_by_loads() -> None:
     """The minimum and the zero point cannot share an address; where they are equal, both are
     stored.
@@ -230,7 +202,6 @@ def test_pooling_of_a_map_of_a_convolution_is_padded_by_loads() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-@pytest.mark.jit
 def test_a14_resnet_8(data_dir: Path) -> None:
     """On a preset core; results and cycles of four frames equal those with padding by loads."""
     path = data_dir / "models" / "mlperf_resnet8_fp32.onnx"
@@ -252,7 +223,6 @@ def test_a14_resnet_8(data_dir: Path) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@pytest.mark.jit
 def test_depthwise_layers_and_upsampled_maps() -> None:
     build = Builder(6, 5, 32)
     first = build.relu(build.conv(build.input, 32, groups=32))
@@ -264,7 +234,6 @@ def test_depthwise_layers_and_upsampled_maps() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-@pytest.mark.jit
 def test_maps_of_bits() -> None:
     build = BinaryBuilder(6, 5, 17, 3)
     first = build.sign(build.normalised(build.conv(build.input, 130), 1.0))
@@ -280,7 +249,6 @@ def test_maps_of_bits() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-@pytest.mark.jit
 def test_borders_are_never_overwritten() -> None:
     """Maps of the same border share vectors if their lifetimes are disjoint; other maps stay
     out."""
@@ -314,7 +282,6 @@ def test_borders_are_never_overwritten() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@pytest.mark.jit
 def test_borders_that_do_not_fit_name_the_option() -> None:
     build = Builder(12, 12, 16)
     build.end(build.conv(build.relu(build.conv(build.input, 16)), 16, SAME))

@@ -9,21 +9,22 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES
-from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.ir.node import Add, Concat, Copy, Pool, Window
-from mapper.compiler.ir.tensor import Pad, Tensor
-from mapper.compiler.memory.planner import PlannedMaps, plan_memory
-from mapper.compiler.memory.regions import Place
+from mapper.compiler.ir.tensor import Pad
 from tests.compiler.networks import Builder
-from tests.compiler.programs import SHAPE, SMALL, WIDE, Made, compared, compiled, compiled_model
+from tests.compiler.programs import (
+    SHAPE,
+    SMALL,
+    WIDE,
+    Made,
+    compiled,
+    compiled_model,
+    exact,
+)
 
+pytestmark = pytest.mark.jit
 POINT = Window((1, 1))
 VECTOR = 16
-
-
-def equal(build: Builder, made: Made) -> None:
-    assert {one.differences for one in compared(build, made)} == {0}
-    verify_compiled(made.folder)
 
 
 def kinds(made: Made) -> Counter[str]:
@@ -48,13 +49,11 @@ def fire() -> Builder:
 
 @pytest.mark.heavy
 @pytest.mark.sample(1)
-@pytest.mark.jit
 @pytest.mark.parametrize("shape", [SHAPE, SMALL, WIDE], ids=lambda shape: shape.name)
 def test_a15_concatenation_needs_no_instruction(shape: object) -> None:
     """A15: the result of the concatenation owns the region; strides as in A16."""
     build = fire()
-    made = compiled(build, shape)  # type: ignore[arg-type]
-    equal(build, made)
+    made = exact(build, compiled(build, shape))  # type: ignore[arg-type]
     whole, rows, pixels = region(made, "n6.out")
     blocks = 64 // made.compiled.code.tables.shape.columns
     assert (rows, pixels) == (9 * blocks, blocks)
@@ -69,7 +68,6 @@ def test_a15_concatenation_needs_no_instruction(shape: object) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-@pytest.mark.jit
 def test_a15_eight_concatenations_of_squeezenet(data_dir: Path) -> None:
     """A15: no instruction moves a part, and each vector of a map is stored once."""
     samples = np.random.default_rng(1).normal(0, 60, (1, 3, 227, 227)).astype(np.float32)
@@ -108,7 +106,6 @@ def fire_apart() -> Builder:
 
 @pytest.mark.heavy
 @pytest.mark.sample(1)
-@pytest.mark.jit
 @pytest.mark.parametrize("axis", [1, 2])
 def test_a19_concatenation_of_rows_and_columns(axis: int) -> None:
     """A19: w0*c and the whole width's stride; h0*W*c."""
@@ -116,8 +113,7 @@ def test_a19_concatenation_of_rows_and_columns(axis: int) -> None:
     one = build.relu(build.conv(build.input, 20))
     other = build.relu(build.conv(build.input, 20))
     build.end(build.conv(build.concat(one, other, axis=axis), 8))
-    made = compiled(build)
-    equal(build, made)
+    made = exact(build, compiled(build))
     whole, rows, pixels = region(made, "n4.out")
     assert region(made, "n1.out") == (whole, rows, pixels)
     step = 7 * rows if axis == 1 else 6 * pixels
@@ -127,7 +123,6 @@ def test_a19_concatenation_of_rows_and_columns(axis: int) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@pytest.mark.jit
 def test_a15_split_owns_the_region() -> None:
     """A15: both halves of a split are read in place, one of them twice."""
     build = Builder(8, 8, 3)
@@ -135,8 +130,7 @@ def test_a15_split_owns_the_region() -> None:
     low, high = build.slice(whole, 0, 16), build.slice(whole, 16, 16)
     summed = build.like(Pool("max", Window((1, 1))), high)
     build.end(build.concat(build.conv(low, 16), build.conv(high, 16), build.conv(summed, 16)))
-    made = compiled(build)
-    equal(build, made)
+    made = exact(build, compiled(build))
     assert kinds(made)["ALU.MOV"] <= 8
     first, rows, pixels = region(made, "n1.out")
     assert region(made, "n2.out") == (first, rows, pixels)
@@ -145,7 +139,6 @@ def test_a15_split_owns_the_region() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@pytest.mark.jit
 def test_nested_concatenations_form_one_region() -> None:
     """Of {a, b}, {a, b, c} and {{a, b, c}, d} all maps are stored inside the last one."""
     build = Builder(8, 8, 3)
@@ -157,8 +150,7 @@ def test_nested_concatenations_form_one_region() -> None:
     d = build.relu(build.conv(abc, 16))
     whole = build.concat(abc, d)
     build.end(build.conv(build.pool(whole, Pool("max", Window((2, 2), (2, 2)))), 8))
-    made = compiled(build)
-    equal(build, made)
+    made = exact(build, compiled(build))
     owners = {one.owner for one in made.compiled.code.regions.values() if one.owner is not None}
     assert [one.name for one in owners] == [whole.name]
     first = region(made, whole.name)[0]
@@ -168,19 +160,16 @@ def test_nested_concatenations_form_one_region() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.jit
 def test_the_input_of_a_model_is_written_into_its_region() -> None:
     build = Builder(6, 6, 16)
     made_of = build.concat(build.input, build.conv(build.input, 20), axis=3)
     build.end(build.conv(made_of, 8))
-    made = compiled(build)
-    equal(build, made)
+    made = exact(build, compiled(build))
     assert region(made, "x")[2] == 3
 
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@pytest.mark.jit
 def test_a18_a_map_in_two_regions_is_stored_twice() -> None:
     """A18: {a, b, d} and {a, c, e}: the layer of a stores it twice; no load, no ALU pass."""
 
@@ -190,8 +179,7 @@ def test_a18_a_map_in_two_regions_is_stored_twice() -> None:
     first = build.conv(build.concat(a, b, d), 16)
     other = build.conv(build.concat(a, c, e), 16)
     build.end(build.concat(first, other))
-    made = compiled(build, off=("siblings",))
-    equal(build, made)
+    made = exact(build, compiled(build, off=("siblings",)))
     mine = kinds(made)
     stores = Counter(
         (one.macro, one.tile) for one in made.compiled.code.steps if one.unit == "STORE"
@@ -207,7 +195,6 @@ def test_a18_a_map_in_two_regions_is_stored_twice() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@pytest.mark.jit
 def test_a18_dense_block() -> None:
     """A18: a DenseNet block, each layer of which reads all previous maps.
 
@@ -220,62 +207,38 @@ def test_a18_dense_block() -> None:
         maps.append(build.relu(build.conv(joined, 16)))
     forwards, backwards = build.concat(*maps), build.concat(*maps[::-1])
     build.end(build.concat(build.conv(forwards, 8, POINT), build.conv(backwards, 8, POINT), axis=1))
-    made = compiled(build)
-    equal(build, made)
+    made = exact(build, compiled(build))
     assert sum("also belongs to another region" in line for line in made.compiled.log) == 4
     assert kinds(made)["LOAD.ACC8"] == 0
 
 
-@pytest.mark.jit
 def test_the_same_map_twice_in_one_concatenation() -> None:
     build = Builder(6, 6, 3)
     a = build.relu(build.conv(build.input, 16))
     build.end(build.conv(build.concat(a, a, build.input), 8))
-    made = compiled(build)
-    equal(build, made)
+    exact(build, compiled(build))
 
 
-@pytest.mark.jit
 def test_the_input_in_two_regions() -> None:
     """No layer computes it: it is loaded and stored again."""
     build = Builder(6, 6, 16)
     a, b = (build.relu(build.conv(build.input, 16)) for _ in range(2))
     build.end(build.concat(build.concat(build.input, a), build.concat(build.input, b), axis=1))
-    made = compiled(build)
-    equal(build, made)
+    made = exact(build, compiled(build))
     assert kinds(made)["ALU.MOV"] > 0
 
 
-@pytest.mark.jit
 def test_padded_pooling_of_parts() -> None:
     build = Builder(8, 8, 3)
     a, b = (build.relu(build.conv(build.input, 16)) for _ in range(2))
     joined = build.concat(a, b)
     window = Window((3, 3), (2, 2), Pad(1, 1, 1, 1))
     build.end(build.conv(joined, 8, window))
-    made = compiled(build)
-    equal(build, made)
-
-
-def test_a17_two_maps_of_a_yolo_network() -> None:
-    """A17: from 0x41157800 two 88x120x64 maps in a region of 88x120x128."""
-    whole = Tensor("whole", (1, 88, 120, 128), "int8", stored=True)
-    one, other = (Tensor(name, (1, 88, 120, 64), "int8", stored=True) for name in "ab")
-    places = {one: Place(whole, channel=0), other: Place(whole, channel=64)}
-    found = plan_memory(PlannedMaps([], {one: -1, other: -1}, {whole: 0}, places), VECTOR, 0)
-    base = 0x41157800
-
-    def address(tensor: Tensor) -> int:
-        return base + VECTOR * found[tensor].first
-
-    assert (address(one), address(other), address(whole)) == (0x41157800, 0x41157840, 0x41157800)
-    assert found[one].pixel * VECTOR == 128
-    assert found[one].row * VECTOR == 120 * 128
+    exact(build, compiled(build))
 
 
 @pytest.mark.heavy
 @pytest.mark.sample(1)
-@pytest.mark.jit
 @pytest.mark.parametrize("shape", [SHAPE, WIDE], ids=lambda shape: shape.name)
 def test_parts_that_end_inside_blocks(shape: object) -> None:
     """Padding channels hold z, and have zero weights in every consumer.
@@ -291,6 +254,5 @@ def test_parts_that_end_inside_blocks(shape: object) -> None:
     c = build.conv(summed, 7)
     part = build.slice(summed, 12, 20)
     build.end(build.concat(c, build.conv(part, 9), part))
-    made = compiled(build, shape)  # type: ignore[arg-type]
-    equal(build, made)
+    made = exact(build, compiled(build, shape))  # type: ignore[arg-type]
     assert any("aligned to blocks" in line for line in made.compiled.log)

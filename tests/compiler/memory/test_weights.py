@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mapper.compiler.memory.weights import (
+from mapper.compiler.codegen.placement import (
     Need,
     WeightChoice,
     choice_of,

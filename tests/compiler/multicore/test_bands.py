@@ -13,21 +13,19 @@ import numpy as np
 import pytest
 
 from chipsim.chip.model import Chip
-from hw.npu.isa.encoding import decode
-from hw.npu.isa.table import INSTRUCTION_BYTES, UNITS
-from mapper.compiler.artifacts.chip_cycles import run_frames
+from hw.npu.isa.table import UNITS, Instruction
+from mapper.compiler.artifacts.cycles import run_frames
 from mapper.compiler.artifacts.manifest import CompiledFolder
 from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.multicore import plan, spread
 from mapper.compiler.multicore.areas import Homes
-from mapper.compiler.multicore.job import CompileJob, Made
+from mapper.compiler.multicore.job import CompileJob, MacroPiece, Made, Whole
 from mapper.compiler.multicore.period import taken_rows
-from mapper.compiler.multicore.pieces import MacroPiece, Whole
 from mapper.compiler.multicore.rooms import Room
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.tiling.tiles import extent_of
 from mapper.errors import CheckFailedError
-from tests.compiler.multicore.test_programs import HOW, anywhere, checked, folder
+from tests.compiler.multicore.test_programs import HOW, anywhere, checked, folder, with_program
 from tests.compiler.networks import Builder, residual
 from tests.compiler.programs import SHAPE
 
@@ -111,9 +109,8 @@ def test_too_many_credits_at_first_are_found() -> None:
         largest[1] -= change
 
 
-def control(word: bytes, kind: str, queue: str) -> tuple[int, int, int] | None:
+def control(one: Instruction, kind: str, queue: str) -> tuple[int, int, int] | None:
     """Return the core and stream of a sent credit, or the stream of an awaited one."""
-    one = decode(word, "it")
     f = one.fields
     if (one.op, one.kind, f.get("queue")) != ("CTRL", kind, UNITS.index(queue)) or f["host"]:
         return None
@@ -130,16 +127,14 @@ def test_early_credits_and_late_waits_are_found(kind: str, queue: str) -> None:
     """
     found, caught, missed = banded_once(), 0, 0
     for place, image in found.images.items():
-        size, data = INSTRUCTION_BYTES, image.instructions
-        words = [data[at : at + size] for at in range(0, len(data), size)]
-        about = [control(word, kind, queue) for word in words]
+        program = image.decoded()
+        about = [control(one, kind, queue) for one in program]
         for stream in {one for one in about if one is not None}:
-            some = [word for word, one in zip(words, about, strict=True) if one == stream]
-            rest = [word for word, one in zip(words, about, strict=True) if one != stream]
+            some = [one for one, of in zip(program, about, strict=True) if of == stream]
+            rest = [one for one, of in zip(program, about, strict=True) if of != stream]
             made = [*some, *rest] if kind == "SEND" else [*rest[:-1], *some, rest[-1]]
-            images = {**found.images, place: image._replace(instructions=b"".join(made))}
             try:
-                verify_compiled(found._replace(images=images), made=True)
+                verify_compiled(with_program(found, place, made), made=True)
                 missed += 1
             except CheckFailedError as error:
                 assert "without a credit sent after" in str(error)

@@ -13,16 +13,17 @@ from chipsim.chip.host import ChipHost
 from chipsim.chip.model import Chip
 from chipsim.npu.mesh_report import chip_report
 from chipsim.npu.mesh_run import run_mesh
-from mapper.compiler.artifacts.chip_cycles import chip_of
+from hw.npu.isa.encoding import encode_program
+from hw.npu.isa.table import Instruction
+from mapper.compiler.artifacts.cycles import chip_of
 from mapper.compiler.artifacts.manifest import CompiledFolder, Target
 from mapper.compiler.artifacts.simulate import Compared, simulate
 from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.ir.node import Window
 from mapper.compiler.multicore import spread as module
 from mapper.compiler.multicore.areas import Homes
-from mapper.compiler.multicore.job import CompileJob, Made
+from mapper.compiler.multicore.job import CompileJob, MacroPiece, Made, Whole
 from mapper.compiler.multicore.period import taken_rows
-from mapper.compiler.multicore.pieces import MacroPiece, Whole
 from mapper.compiler.multicore.placement import in_order
 from mapper.compiler.multicore.slices import can_split_blocks
 from mapper.compiler.pipeline import compile_model
@@ -79,6 +80,12 @@ def checked(build: Builder, found: CompiledFolder) -> list[Compared]:
     verify_compiled(found)
     samples = np.ascontiguousarray(build.graph.inputs["x"].array(build.samples(2)))
     return simulate(found, samples, threads=1, check=True).compared
+
+
+def with_program(found: CompiledFolder, place: Place, program: list[Instruction]) -> CompiledFolder:
+    """Return a folder in which a core has other instructions."""
+    image = found.images[place]._replace(instructions=encode_program(program))
+    return found._replace(images={**found.images, place: image})
 
 
 HOW = CompileSettings(method="minmax", min_signal=-100, max_loss=100)
@@ -180,47 +187,38 @@ DAMAGE = {
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_damaged_exchange_is_found(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A changed count, stream, address or credit: the checker names the program."""
-    from hw.npu.isa.encoding import decode, encode
-
     monkeypatch.setattr("mapper.compiler.pipeline.spread", lambda *a: anywhere(2, *a))
     found = folder(residual(3, channels=20), HOW, SHAPE)
     name, field, text = DAMAGE[kind]
     broken = 0
     for place, image in found.images.items():
-        words = [image.instructions[at : at + 16] for at in range(0, len(image.instructions), 16)]
-        for number, word in enumerate(words):
-            one = decode(word, "it")
-            if f"{one.op}.{one.kind}" != name or broken > 5:
-                continue
-            changed = one._replace(fields={**one.fields, field: one.fields[field] ^ 1})
-            damaged = [*words[:number], encode(changed), *words[number + 1 :]]
-            images = {**found.images, place: image._replace(instructions=b"".join(damaged))}
-            with pytest.raises(CheckFailedError, match=text):
-                verify_compiled(found._replace(images=images), made=True)
-            broken += 1
+        program = image.decoded()
+        for number, one in enumerate(program):
+            if f"{one.op}.{one.kind}" == name and broken <= 5:
+                changed = one._replace(fields={**one.fields, field: one.fields[field] ^ 1})
+                damaged = [*program[:number], changed, *program[number + 1 :]]
+                with pytest.raises(CheckFailedError, match=text):
+                    verify_compiled(with_program(found, place, damaged), made=True)
+                broken += 1
     assert broken
 
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_a_stream_is_waited_for_in_one_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hw.npu.isa.encoding import decode, encode
-
     monkeypatch.setattr("mapper.compiler.pipeline.spread", lambda *a: anywhere(2, *a))
     found = folder(residual(3, channels=20), HOW, SHAPE)
     place, image = next(iter(found.images.items()))
-    words = [image.instructions[at : at + 16] for at in range(0, len(image.instructions), 16)]
+    program = image.decoded()
     waits: dict[int, list[int]] = {}
-    for number, word in enumerate(words):
-        one = decode(word, "it")
+    for number, one in enumerate(program):
         if (one.op, one.kind) == ("CTRL", "WAIT"):
             waits.setdefault(one.fields["stream"], []).append(number)
     last = next(numbers[-1] for numbers in waits.values() if len(numbers) > 1)
-    one = decode(words[last], "it")
-    words[last] = encode(one._replace(fields={**one.fields, "queue": one.fields["queue"] ^ 1}))
-    images = {**found.images, place: image._replace(instructions=b"".join(words))}
+    fields = program[last].fields
+    program[last] = program[last]._replace(fields={**fields, "queue": fields["queue"] ^ 1})
     with pytest.raises(CheckFailedError, match=r"waits for stream \d+, but so does \w+"):
-        verify_compiled(found._replace(images=images), made=True)
+        verify_compiled(with_program(found, place, program), made=True)
 
 
 @pytest.mark.heavy

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from chipsim.npu.mesh_run import run_mesh
-from mapper.compiler.artifacts.chip_cycles import chip_of
+from mapper.compiler.artifacts.cycles import chip_of
 from mapper.compiler.artifacts.manifest import Target
 from mapper.compiler.multicore.tiles import flits_of
 from mapper.compiler.pipeline import compile_model

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from mapper.compiler.multicore import tries
-from mapper.compiler.multicore.period import Grouped
-from mapper.compiler.multicore.pieces import MacroPiece
+from mapper.compiler.multicore.job import MacroPiece
+from mapper.compiler.multicore.period import Grouped, Line
 from mapper.compiler.multicore.tries import Tried, best_of, tried
 from mapper.compiler.program.inputs import Span
 from mapper.errors import DoesNotFitError
@@ -18,7 +18,7 @@ def cut(number: int) -> Grouped:
     return Grouped([MacroPiece(0, Span(0, number + 1), Span(0, 1))], [], [0])
 
 
-class Fake:
+class Fake(Line):
     """Yields prepared cuts in order; least : requested limits, learnt : reported cycles."""
 
     def __init__(self, cuts: Sequence[int]) -> None:

@@ -10,11 +10,10 @@ from typing import cast
 import pytest
 
 from chipsim.chip.model import Chip
-from mapper.compiler.artifacts.chip_cycles import run_frames
+from mapper.compiler.artifacts.cycles import run_frames
 from mapper.compiler.multicore.costs import PartCost
-from mapper.compiler.multicore.period import Line
-from mapper.compiler.multicore.pieces import MacroPiece
-from mapper.compiler.multicore.turns import turns
+from mapper.compiler.multicore.job import MacroPiece
+from mapper.compiler.multicore.period import Line, turns
 from mapper.compiler.program.inputs import Span
 from mapper.errors import DoesNotFitError
 from tests.compiler.multicore.test_programs import HOW, checked, folder

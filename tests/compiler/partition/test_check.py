@@ -9,7 +9,7 @@ import pytest
 
 from mapper.compiler.artifacts.simulate import simulate
 from mapper.compiler.program.image import Image
-from tests.compiler.bad_input.good import QUICK, good
+from tests.compiler.bad_input.good import compile_good
 from tests.compiler.networks import residual
 from tests.compiler.programs import Made, compiled
 from tests.mapper.conftest import Run
@@ -58,9 +58,7 @@ def test_a42_a_wrong_parameter_shows() -> None:
 def test_a42_differences_end_the_command_with_an_error(
     folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    good().save(folder)
-    options = ("--chip", "1x1", "--calibrate", "samples.npz", *QUICK)
-    assert run("compile", "good.onnx", *options, "-o", "out").code == 0
+    compile_good(folder, run, "--chip", "1x1")
     check = ("simulate", "out", "--input", "samples.npz", "--check")
     assert run(*check).code == 0
     monkeypatch.setattr("mapper.compiler.artifacts.simulate._differences", lambda *_: [0, 7])

@@ -11,7 +11,7 @@ import pytest
 
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.artifacts.manifest import read_folder
-from mapper.compiler.artifacts.simulate import simulate
+from mapper.compiler.artifacts.simulate import Outcome, simulate
 from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.onnx import Reader
 from mapper.compiler.numerics.execute import run_graph
@@ -109,6 +109,13 @@ def made_of(
     return compiled_model(folder / "model.onnx", samples(8), shape, **settings)
 
 
+def checked(made: Made, samples: np.ndarray, threads: int = 1) -> Outcome:
+    """Return the results of samples; every layer equals the reference."""
+    found = simulate(made.folder, samples, threads, check=True)
+    assert {one.differences for one in found.compared} == {0}
+    return found
+
+
 def samples(frames: int, seed: int = 1) -> np.ndarray:
     return np.random.default_rng(seed).normal(0, 1, (frames, 4, 8, 8)).astype(np.float32)
 
@@ -124,8 +131,7 @@ def test_work_alternates_between_cores_and_host(name: str, tmp_path: Path) -> No
     tensor = given.tensor
     data = quantise(given.stored(samples(3, 7)), tensor.scale, tensor.zero_point, tensor.bits)
     exact = given.array(dequantise(data, tensor.scale, tensor.zero_point))
-    found = simulate(made.folder, exact, threads=2, check=True)
-    assert {one.differences for one in found.compared} == {0}
+    found = checked(made, exact, threads=2)
     assert len(found.compared) >= len(made.compiled.macros)
     for output, view in graph.outputs.items():
         wanted = run_graph(graph, {tensor: data}, INTEGER, [view.tensor])[view.tensor]
@@ -140,8 +146,7 @@ def test_work_alternates_between_cores_and_host(name: str, tmp_path: Path) -> No
 def test_functions_of_dual_cores(name: str, bits: int, tmp_path: Path) -> None:
     """Each function sets the distance of pairs again."""
     made = made_of(NODES[name], tmp_path, shape=DUAL, bits=bits)
-    found = simulate(made.folder, samples(3, 7), threads=1, check=True)
-    assert {one.differences for one in found.compared} == {0}
+    checked(made, samples(3, 7))
     for function in made.folder.manifest["functions"]:
         some = made.compiled.code.program[function["spans"][0][0] : function["spans"][0][1]]
         load = next(at for at, one in enumerate(some) if one.kind in ("INP", "ACC8"))

@@ -16,6 +16,7 @@ from mapper.compiler.partition.functions import Partition
 from mapper.compiler.partition.hostplan import plan_host
 from mapper.compiler.partition.hostrun import with_filled_blocks, without_gaps
 from mapper.compiler.partition.packing import PackingLists, packing_lists, parts_of
+from tests.compiler.partition.test_hostplan import checked
 from tests.compiler.partition.test_packing import fewest
 from tests.compiler.programs import DUAL, SHAPE, Made, compiled_model
 from tests.mapper.conftest import Run
@@ -72,8 +73,7 @@ def test_plans_have_the_fewest_packs(kinds: str, tmp_path: Path) -> None:
     runs = "".join(a for a, b in pairwise(kinds + " ") if (a, b) != ("c", "c"))
     assert len(made.folder.manifest["functions"]) == runs.count("c")
     assert changes(made) == fewest(runs)
-    found = simulate(made.folder, samples(3, 7), 1, check=True)
-    assert {one.differences for one in found.compared} == {0}
+    checked(made, samples(3, 7))
 
 
 NODES = {
@@ -112,8 +112,7 @@ def test_results_equal_unpacked_work(name: str, bits: int, tmp_path: Path) -> No
     made = made_of(NODES[name], tmp_path, DUAL if bits == 16 else SHAPE, bits=bits)
     whole, given = made.compiled, samples(3, 7)
     assert {"take", "put"} <= set(steps(made))
-    lain = simulate(made.folder, given, 1, check=True)
-    assert {one.differences for one in lain.compared} == {0}
+    lain = checked(made, given)
     made.folder.host[:] = plan_host(
         whole.graph, whole.partition, whole.code.regions, always(whole.partition)
     )
@@ -140,9 +139,7 @@ def test_values_of_the_user_are_not_packed(name: str, tmp_path: Path) -> None:
     assert outputs[0] in [
         part for part, _ in packing_lists(parts_of(made.compiled.partition)).parts
     ]
-    assert {
-        one.differences for one in simulate(made.folder, samples(2), 1, check=True).compared
-    } == {0}
+    checked(made, samples(2))
 
 
 @pytest.mark.heavy
@@ -150,9 +147,7 @@ def test_values_read_by_later_work_are_not_packed(tmp_path: Path) -> None:
     nodes = [*chain("cecoc")[:4], node("Add", "v0 v3", "z"), node("Conv", "z w")]
     made = made_of(nodes, tmp_path)
     assert steps(made).count("take") < len(made.folder.manifest["functions"])
-    assert {
-        one.differences for one in simulate(made.folder, samples(2), 1, check=True).compared
-    } == {0}
+    checked(made, samples(2))
 
 
 @pytest.mark.heavy
@@ -221,5 +216,4 @@ def test_blocks_are_as_wide_as_the_core(tmp_path: Path) -> None:
     """`ref32` has blocks of 32 channels."""
     made = made_of(chain("cec"), tmp_path, NPU_SHAPES["ref32"])
     assert "take" in steps(made)
-    found = simulate(made.folder, samples(2), 1, check=True)
-    assert {one.differences for one in found.compared} == {0}
+    checked(made, samples(2))

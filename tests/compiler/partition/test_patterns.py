@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from mapper.compiler.ir.node import Activation, Add
-from mapper.compiler.numerics.execute import run_graph
+from mapper.compiler.numerics.execute import results, run_graph
+from mapper.compiler.numerics.formulas import requantise, rounding_shift
 from mapper.compiler.numerics.reference import INTEGER
+from mapper.compiler.numerics.windows import convolve
 from mapper.compiler.partition.patterns import (
+    QFunction,
+    QOperator,
     functions_text,
     lowered,
     quantised_functions,
-    run_function,
 )
 from tests.compiler.networks import Builder, residual
 from tests.compiler.partition.test_hostplan import NODES, made_of, samples
@@ -22,6 +28,7 @@ from tests.compiler.programs import Made, compiled
 from tests.mapper.conftest import Run
 from tests.storage.formats.onnx_models import onnx
 
+Data = NDArray[Any]
 LOW = {"conv2d_zp", "bias_add_zp", "round_multiply", "round_rshift", "add", "max", "min"}
 
 
@@ -30,6 +37,57 @@ def leaky() -> Builder:
     first = build.like(Activation(slope=0.1), build.conv(build.input, 20))
     build.end(build.relu(build.conv(first, 6)))
     return build
+
+
+def products(one: QOperator, inputs: list[Data], zero_point: int) -> Data:
+    operator, data = one.given["operator"], inputs[0].astype(np.float64)
+    made = convolve(data, one.given["weights"], operator.window, operator.groups, zero_point)
+    return made.astype(np.int64)
+
+
+def shifted(one: QOperator, inputs: list[Data]) -> Data:
+    n = np.asarray(one.given["n"])
+    if "negative_n" in one.given:
+        n = np.where(inputs[0] < 0, one.given["negative_n"], n)
+    return rounding_shift(inputs[0], n, one.given["rounding"])
+
+
+def multiplied(one: QOperator, inputs: list[Data]) -> Data:
+    m0 = np.asarray(one.given["m0"])
+    if "negative_m0" in one.given:
+        m0 = np.where(inputs[0] < 0, one.given["negative_m0"], m0)
+    return inputs[0] * m0 + one.given["offset"]
+
+
+RULES: Mapping[str, Callable[[QOperator, list[Data]], Data]] = {
+    "q.conv2d": lambda one, x: products(one, [x[0] - one.given["zero_point"]], 0),
+    "q.bias_add": lambda one, x: x[0] + one.given["bias"],
+    "q.requantize": lambda one, x: requantise(x[0], one.given["how"]),
+    "conv2d_zp": lambda one, x: products(one, x, one.given["zero_point"]),
+    "bias_add_zp": lambda one, x: x[0] + one.given["bias"],
+    "round_rshift": shifted,
+    "round_multiply": multiplied,
+    "add": lambda one, x: x[0] + one.given["value"],
+    "max": lambda one, x: np.maximum(x[0], one.given["value"]),
+    "min": lambda one, x: np.minimum(x[0], one.given["value"]),
+}
+"""Functions of operators; all others are taken from the integer reference."""
+
+
+def run_function(function: QFunction, values: Mapping[str, Data]) -> dict[str, Data]:
+    """Return all values of a function by tensor name, including the input values."""
+    known = dict(values)
+    for group in function.groups:
+        for one in group.operators:
+            taken = [known[name] for name in one.inputs]
+            if rule := RULES.get(one.kind):
+                known[one.output] = rule(one, taken)
+                continue
+            node = one.given["node"]
+            data = iter(taken)
+            whole = [t.value if t.value is not None else next(data) for t in node.inputs]
+            known[one.output] = results(node, whole, INTEGER)[0]
+    return known
 
 
 def require_equal(build: Builder, made: Made) -> None:

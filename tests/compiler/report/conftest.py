@@ -1,5 +1,5 @@
-"""Command-line fixtures of the `mapper` tests."""
+"""Command-line fixtures of the `mapper` tests, and a compiled model."""
 
-from tests.mapper.conftest import fails, folder, nowhere, run, tidy
+from tests.compiler.bad_input.conftest import fails, folder, nowhere, run, spread, tidy
 
-__all__ = ["fails", "folder", "nowhere", "run", "tidy"]
+__all__ = ["fails", "folder", "nowhere", "run", "spread", "tidy"]

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from mapper.compiler.artifacts import chip_cycles
+from mapper.compiler.artifacts import cycles
 from mapper.report.compiled.judged import judged
-from tests.compiler.bad_input.good import QUICK, good
+from tests.compiler.bad_input.good import QUICK, compile_good, good
 from tests.docs.test_schemas import errors
 from tests.mapper.conftest import Run
 
@@ -24,9 +24,7 @@ pytestmark = pytest.mark.jit
 def out(folder: Path, run: Run) -> Path:
     it = good()
     it.nodes[0].name = "conv <b>&amp;"
-    it.save(folder)
-    found = run("compile", "good.onnx", *QUICK, "--chip", "1x1", "--calibrate", "samples.npz")
-    assert found.code == 0, found.err
+    compile_good(folder, run, "--chip", "1x1", it=it)
     return folder / "out"
 
 
@@ -102,14 +100,6 @@ def test_the_page_reports_that_nothing_was_compared() -> None:
     assert "worst: layer b, 42.0 dB" in found.line
 
 
-@pytest.fixture
-def spread(folder: Path, run: Run) -> Path:
-    good().save(folder)
-    found = run("compile", "good.onnx", *QUICK, "--chip", "2x2", "--calibrate", "samples.npz")
-    assert found.code == 0, found.err
-    return folder / "out"
-
-
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_a_run_on_several_cores(spread: Path, run: Run) -> None:
@@ -177,7 +167,7 @@ def test_bars_of_a_run_are_the_work_of_its_units(
     spread: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With all gaps kept, and all frames drawn."""
-    monkeypatch.setattr(chip_cycles, "MOST_BARS", 1 << 30)
+    monkeypatch.setattr(cycles, "MOST_BARS", 1 << 30)
     found = run("simulate", "out", "--cycles", "--frames", "4", "--json").json()["cycle_run"]
     busy = {tuple(one["core"]): one["busy"] for one in found["cores"]}
     for core in found["timeline"]["cores"]:

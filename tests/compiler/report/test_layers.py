@@ -9,7 +9,8 @@ from chipsim.chip.npu_shape import NPU_SHAPES
 from chipsim.npu.cycles import UNITS, Timed, run_queues
 from hw.npu.isa.table import Instruction
 from mapper.compiler.artifacts.layers import ProgramRun, layer_row, parts_of, timeline_rows
-from mapper.compiler.tiling.stalls import CAUSES, unit_of, waits_of
+from mapper.compiler.program.steps import unit_of
+from mapper.compiler.tiling.units import CAUSES, waits_of
 from tests.compiler.networks import residual
 from tests.compiler.programs import SMALL, Made, compiled
 

@@ -13,7 +13,7 @@ from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.npu.core_run import CoreTimes
 from chipsim.npu.cycles import UNITS
 from hw.npu.memories.memories import Contents
-from mapper.compiler.artifacts import core_hardware
+from mapper.compiler.artifacts import chip_hardware
 from mapper.compiler.artifacts.manifest import CompiledFolder
 from mapper.compiler.ir.node import Activation, Pool, Window
 from mapper.compiler.program.image import Image
@@ -28,7 +28,7 @@ FOUR = replace(NPU_SHAPES["tiny"], map_vectors=4096, weight_words=512, parameter
 
 def require_equal(folder: CompiledFolder, samples: np.ndarray[Any, Any]) -> int:
     """Run frames on simulators and hardware; return the cycles of one."""
-    run = core_hardware.check_core(folder, samples)
+    run = chip_hardware.check_core(folder, samples)
     assert run.frames == len(samples) and run.instructions and run.bytes
     return run.cycles // run.frames
 
@@ -66,26 +66,26 @@ def test_differences_are_named(monkeypatch: pytest.MonkeyPatch, what: str, text:
     folder = compiled(build, FOUR).folder
     sample = np.ascontiguousarray(build.graph.inputs["x"].array(build.samples(1)))
     if what == "weights":
-        plain = core_hardware.contents_of
+        plain = chip_hardware.contents_of
 
         def other(image: Image, streams: Any) -> Contents:
             weights = image.weights.copy()
             weights[0, 0, 0] ^= 1
             return plain(image._replace(weights=weights), streams)
 
-        monkeypatch.setattr(core_hardware, "contents_of", other)
+        monkeypatch.setattr(chip_hardware, "contents_of", other)
     else:
-        plain_run = core_hardware.run_core
+        plain_run = chip_hardware.run_core
 
         def later(*arguments: Any, **named: Any) -> CoreTimes:
             times = plain_run(*arguments, **named)
-            units = core_hardware.units_of(arguments[1])[: times.end.size]
+            units = chip_hardware.units_of(arguments[1])[: times.end.size]
             times.end[int(np.flatnonzero(units == UNITS.index("ALU"))[0])] += 1
             return times
 
-        monkeypatch.setattr(core_hardware, "run_core", later)
+        monkeypatch.setattr(chip_hardware, "run_core", later)
     with pytest.raises(CheckFailedError, match=text):
-        core_hardware.check_core(folder, sample)
+        chip_hardware.check_core(folder, sample)
 
 
 @pytest.mark.jit

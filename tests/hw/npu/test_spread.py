@@ -12,8 +12,8 @@ from chipsim.chip.host import ChipHost
 from chipsim.chip.model import Chip
 from chipsim.npu.mesh_run import run_mesh
 from hw.npu.flit import Kind
-from mapper.compiler.artifacts.chip_cycles import chip_of
 from mapper.compiler.artifacts.chip_hardware import MOST_NODES, check_hardware
+from mapper.compiler.artifacts.cycles import chip_of
 from mapper.compiler.artifacts.manifest import Target
 from mapper.compiler.pipeline import compile_model
 from mapper.compiler.settings import CompileSettings

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.artifacts.cdriver.writer import CoreStep, Sources
 from mapper.compiler.artifacts.manifest import CompiledFolder
 from mapper.errors import MapperError
@@ -19,7 +18,7 @@ def driver_of(folder: CompiledFolder) -> Sources:
 
     Raises `MapperError` that names a host node that cores depend on: main.c has no ONNX runtime.
     """
-    shape = NpuShape(**folder.manifest["shape"])
+    shape = folder.shape
     steps = list(_steps(folder))
     values = next(step for step in folder.host if step["do"] == "quantise")["shape"]
     begins = {
@@ -97,9 +96,8 @@ def _view(step: dict[str, Any]) -> dict[str, Any]:
 
 def _windows(step: dict[str, Any], taken: list[int], made: list[int]) -> dict[str, Any]:
     window = step["window"]
-    _, rows, columns, channels = taken
     return {
-        "rows": rows, "columns": columns, "channels": channels,
+        **_sizes(taken),
         "elements": math.prod(made),
         "zero_point": step["value"],
         "size": list(window["size"]), "stride": list(window["stride"]),

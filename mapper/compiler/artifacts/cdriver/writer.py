@@ -1,8 +1,11 @@
-"""Programs and host steps as C sources: program.h, and the driver sources."""
+"""Programs and host steps as C sources: program.h, isa.h and the driver sources.
+
+isa.h has the bit positions of instruction fields, generated from the instruction table.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
-from chipsim.npu.timing import vectors_of_entry
-from mapper.compiler.artifacts.cdriver.layout import layout_header
+from hw.npu.isa.table import FORMS, HEAD, MICRO_OP, OPS, RECORD, ROUNDINGS, UNITS, Field
 from mapper.compiler.program.image import Image
+from mapper.compiler.tiling.units import vectors_of
 from mapper.errors import MapperError
 from storage.files import write_file
 
@@ -157,10 +160,10 @@ def _arrays(sources: Sources) -> Iterable[str]:
     entries = []
     for number, (place, image) in enumerate(sources.images.items()):
         begins = ", ".join(map(str, sources.begins[place]))
-        words = np.frombuffer(image.instructions, "<u4")
+        program = np.frombuffer(image.instructions, "<u4")
         yield f"static const uint32_t instructions_{number}[][4] = {{"
         yield from (
-            f"{{{', '.join(f'{word:#x}u' for word in row)}}}," for row in words.reshape(-1, 4)
+            f"{{{', '.join(f'{word:#x}u' for word in row)}}}," for row in program.reshape(-1, 4)
         )
         yield "};"
         yield f"static const int begin_{number}[] = {{{begins}}};"
@@ -178,23 +181,21 @@ def _arrays(sources: Sources) -> Iterable[str]:
         for name, (kind, data) in memories.items():
             yield from _numbers(f"static const {kind} {name}_{number}[]", data)
         names = ", ".join(f"{name}_{number}" for name in memories)
-        counts = (
-            len(image.runs), len(image.weights), len(image.parameters),
-            len(image.micro_ops) // 8, len(image.headers) // 8,
-        )  # fmt: skip
+        of = image.counts
+        words = of["weight_words"], of["parameter_words"], of["micro_ops"], of["headers"]
         entries.append(
             f"    {{{place[0]}, {place[1]}, instructions_{number}, begin_{number}, "
-            f"preset_{number}, {names}, {', '.join(map(str, counts))}}},"
+            f"preset_{number}, {names}, {', '.join(map(str, (len(image.runs), *words)))}}},"
         )
     yield "static const struct core cores[CORES] = {"
     yield from entries
     yield "};"
     shape = sources.shape
-    words = sources.host_weights.reshape(-1, shape.rows * shape.columns)
-    if not len(words):
-        words = np.zeros((1, shape.rows * shape.columns), np.int8)
+    streamed = sources.host_weights.reshape(-1, shape.rows * shape.columns)
+    if not len(streamed):
+        streamed = np.zeros((1, shape.rows * shape.columns), np.int8)
     yield "static const int8_t host_weights[HOST_WORDS][ROWS * COLUMNS] = {"
-    yield from (f"{{{', '.join(map(str, word))}}}," for word in words.tolist())
+    yield from (f"{{{', '.join(map(str, word))}}}," for word in streamed.tolist())
     yield "};"
 
 
@@ -229,15 +230,57 @@ def _steps(steps: Sequence[CoreStep]) -> Iterable[str]:
 
 def _sent(sources: Sources) -> int:
     """Return an upper bound of the vectors that cores send to the host per frame."""
-    from hw.npu.isa.encoding import decode
-
     total = 0
     dual = sources.shape.multiplier == "dual"
     for place, image in sources.images.items():
-        for at in range(0, len(image.instructions), 16):
-            one = decode(image.instructions[at : at + 16], f"core {place}: offset {at}")
+        for one in image.decoded(f"core {place}: "):
             if one.op == "STORE" and one.kind in ("HOST", "PARTIAL_HOST"):
-                f = one.fields
-                each = 1 + dual if one.kind == "HOST" else vectors_of_entry(sources.shape)
-                total += f["c_size"] * f["x_size"] * f["y_size"] * (1 + 3 * f["up"]) * each
+                total += vectors_of(one, sources.shape) * (1 + dual * (one.kind == "HOST"))
     return total
+
+
+def layout_header() -> str:
+    """Return isa.h: codes of instructions, and ``high, low, signed`` of every field.
+
+    Forms with several kinds use the name of the first kind: GEMM_INT8_UOP applies to all of GEMM.
+    """
+    lines = [
+        "/* Generated from the instruction table: codes; bits of fields: high, low, signed. */",
+        "",
+        "#ifndef ISA_H",
+        "#define ISA_H",
+        "",
+        *_codes("OP", OPS),
+        *_codes("ROUND", _numbered(ROUNDINGS)),
+        *_codes("QUEUE", _numbered(UNITS)),
+        *_codes("RECORD", _numbered(RECORD)),
+        *_fields("HEAD", HEAD),
+        *_fields("UOP", MICRO_OP),
+    ]
+    for form in FORMS:
+        lines += _codes(form.op, {kind: code for kind, (code, _) in form.kinds.items()})
+        lines += _fields(f"{form.op}_{next(iter(form.kinds))}", form.fields)
+    values = {
+        field.name: ("TABLE" if field.name == "memory" else field.name.upper(), field.values)
+        for form in FORMS
+        for field in form.fields
+        if field.name in ("init", "source", "memory")
+    }
+    for prefix, names in values.values():
+        lines += _codes(prefix, _numbered(names))
+    return "\n".join([*lines, "", "#endif", ""])
+
+
+def _numbered(names: Iterable[str]) -> dict[str, int]:
+    return {name: number for number, name in enumerate(names)}
+
+
+def _codes(prefix: str, codes: dict[str, int]) -> Iterator[str]:
+    for name, code in codes.items():
+        yield f"#define {prefix}_{name.upper()} {code}"
+
+
+def _fields(prefix: str, fields: Iterable[Field]) -> Iterator[str]:
+    for field in fields:
+        bits = f"{field.high}, {field.low}, {int(field.signed)}"
+        yield f"#define {prefix}_{field.name.upper()} {bits}"

@@ -17,7 +17,6 @@ from chipsim.npu.timing import vectors_of_entry
 from hw.npu.isa.encoding import decode_program
 from hw.npu.isa.table import FORMS, OPS, UNITS
 from mapper.compiler.artifacts.checks.areas import Areas, MapPlace
-from mapper.compiler.artifacts.checks.products import require_sums
 from mapper.compiler.artifacts.checks.small import TABLES, SmallMemories
 from mapper.compiler.artifacts.checks.window_touches import WORD_VECTORS, window_touches
 from mapper.compiler.program.image import Image
@@ -249,26 +248,24 @@ def _with_pairs(
         far["WM"] = distances.get("GEMM.wgt", 0) if kind == "DUAL_KERNEL" else 0
     elif kind == "INT16":
         far["WM"] = 1
-    reads, writes = (
-        [(memory, _paired(cells, far.get(memory, 0))) for memory, cells in some] for some in touches
-    )
-    return reads, writes
+    return _repeated(touches, far)
 
 
 def _in_slots(pp: int, touches: Touches) -> Touches:
     """Add the accesses of odd frames for maps with two slots."""
+    return _repeated(touches, {"FM": 1 << pp + 2} if pp else {})
+
+
+def _repeated(touches: Touches, far: Mapping[str, int]) -> Touches:
+    """Add the same accesses at a distance, by memory; none for a distance of 0."""
     reads, writes = (
         [
-            (memory, _paired(cells, (1 << pp + 2) if pp and memory == "FM" else 0))
+            (memory, np.concatenate([cells, cells + far[memory]]) if far.get(memory) else cells)
             for memory, cells in some
         ]
         for some in touches
     )
     return reads, writes
-
-
-def _paired(cells: Cells, distance: int) -> Cells:
-    return np.concatenate([cells, cells + distance]) if distance else cells
 
 
 def _threshold(f: Fields, small: SmallMemories) -> Touches:
@@ -348,3 +345,43 @@ def _grids(firsts: NDArray[np.int32], f: Fields, name: str) -> Cells:
     """Return the places of every micro-op, shape (micro-ops, n_out * n_in)."""
     steps = _grid(0, f["n_out"], f["n_in"], f[f"{name}_out"], f[f"{name}_in"])
     return firsts.astype(np.int64)[:, None] + steps
+
+
+ACC, INP, WGT, TAP, _, INIT = range(6)
+"""Columns of micro-ops."""
+
+
+def require_sums(f: dict[str, int], ops: NDArray[np.int32], what: str) -> None:
+    """Raise `CheckFailedError` if an instruction computes sums that no layer has.
+
+    f : fields of GEMM; ops : its micro-ops, shape (n, 6); what : instruction, for errors
+    """
+    steps = np.arange(f["n_out"])[:, None], np.arange(f["n_in"])
+    acc, inp, wgt = (
+        (steps[0] * f[f"{name}_out"] + steps[1] * f[f"{name}_in"]).ravel()
+        for name in ("acc", "inp", "wgt")
+    )
+    begins = ops[:, INIT] * (f["init"] > 0)
+    alone = np.unique(acc).size == acc.size  # each iteration has a separate sum
+    if alone:
+        firsts = np.unique(ops[:, ACC])
+        if np.unique(firsts[:, None] + acc).size < firsts.size * acc.size:
+            raise CheckFailedError(f"{what}: micro-ops share some of their sums, but not all")
+        entries, inputs, words, taps = ops[:, ACC], ops[:, INP], ops[:, WGT], ops[:, TAP]
+    else:
+        if begins.any():
+            raise CheckFailedError(f"{what}: initialises a sum twice")
+        entries, inputs, words = (
+            (ops[:, column, None] + steps).ravel()
+            for column, steps in ((ACC, acc), (INP, inp), (WGT, wgt))
+        )
+        taps = np.repeat(ops[:, TAP], acc.size)
+    for name, parts in (("input", (inputs,)), ("weight word", (words, taps))):
+        rows = np.stack([entries, *parts], 1)
+        if len(np.unique(rows, axis=0)) < len(rows):
+            raise CheckFailedError(f"{what}: uses the same {name} twice for a sum")
+    sums, first, number = np.unique(entries, return_index=True, return_inverse=True)
+    if alone and begins.any():
+        counts = np.bincount(number, begins, len(sums))
+        if ((counts > 0) & (begins[first] == 0)).any() or (counts > 1).any():
+            raise CheckFailedError(f"{what}: initialises a sum twice")

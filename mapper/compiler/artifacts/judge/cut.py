@@ -141,43 +141,34 @@ def _nudge(graph: Any, share: float, errors: Mapping[str, float]) -> None:
     taken = {name: list(node.input) for node in graph.node for name in node.output}
     nodes = []
 
+    def add(kind: str, inputs: list[str], output: str, **attributes: Any) -> None:
+        nodes.append(helper.make_node(kind, inputs, [output], **attributes))
+
     def nudged(node: Any, step: float, parts: Mapping[str, float]) -> None:
         """Add a step to the input of a node, or, if that is larger, the sum of the relative errors
         of some values, by their names: of the largest number of the value or of the input."""
         given, name = node.input[0], node.output[0]
         most, addend, moved, step_, side = (f"{name}.nudge.{at}" for at in range(5))
         values, errors = {step_: step, side: math.copysign(1, share)}, []
-        nodes.extend(
-            [
-                helper.make_node("Abs", [given], [f"{most}.size"]),
-                helper.make_node("ReduceMax", [f"{most}.size"], [f"{most}.input"], keepdims=0),
-            ]
-        )
+        add("Abs", [given], f"{most}.size")
+        add("ReduceMax", [f"{most}.size"], f"{most}.input", keepdims=0)
         for value, part in parts.items():
             size, large, larger, factor, error = (
                 f"{name}.{value}.nudge.{at}" for at in range(5)
             )  # fmt: skip
             values[factor] = part
             errors.append(error)
-            nodes.extend(
-                [
-                    helper.make_node("Abs", [value], [size]),
-                    helper.make_node("ReduceMax", [size], [large], keepdims=0),
-                    helper.make_node("Max", [large, f"{most}.input"], [larger]),
-                    helper.make_node("Mul", [larger, factor], [error]),
-                ]
-            )
+            add("Abs", [value], size)
+            add("ReduceMax", [size], large, keepdims=0)
+            add("Max", [large, f"{most}.input"], larger)
+            add("Mul", [larger, factor], error)
         for one, number in values.items():
             constant = np.full((), number, np.float32)
             graph.initializer.append(numpy_helper.from_array(constant, one))
-        nodes.extend(
-            [
-                helper.make_node("Sum", errors, [f"{most}.sum"]),
-                helper.make_node("Max", [f"{most}.sum", step_], [most]),
-                helper.make_node("Mul", [most, side], [addend]),
-                helper.make_node("Add", [given, addend], [moved]),
-            ]
-        )
+        add("Sum", errors, f"{most}.sum")
+        add("Max", [f"{most}.sum", step_], most)
+        add("Mul", [most, side], addend)
+        add("Add", [given, addend], moved)
         node.input[0] = moved
 
     for node in graph.node:

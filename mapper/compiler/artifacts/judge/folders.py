@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.compiler.artifacts.contents import clipped_inputs
 from mapper.compiler.artifacts.judge.beside import Frames, Judge, Judgement, Predicted
 from mapper.compiler.artifacts.judge.compare import EXACT, LEAST, MARGIN, StoredMap
 from mapper.compiler.artifacts.judge.cut import input_type
 from mapper.compiler.artifacts.manifest import RANGES, CompiledFolder
-from mapper.compiler.artifacts.simulate import Machine, Maps, clipped_inputs, simulate
+from mapper.compiler.artifacts.simulate import Machine, Maps, simulate
 from mapper.errors import CheckFailedError
 
 Array = NDArray[Any]

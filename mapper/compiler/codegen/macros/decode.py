@@ -1,9 +1,10 @@
-"""Decoding of macro records and their pool to layers."""
+"""Decoding of macro records and their pool to layers, with the weights from their words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.shape import PARAMETER_LANES
+from mapper.compiler.codegen.kernels import taps_of
 from mapper.compiler.codegen.macros.encode import EDGES, Encoded
 from mapper.compiler.codegen.macros.layout import (
     BEHIND,
@@ -22,22 +24,14 @@ from mapper.compiler.codegen.macros.layout import (
 )
 from mapper.compiler.codegen.macros.operators import TYPES, operator_of, window_of
 from mapper.compiler.codegen.macros.pool import Sort, decode_items, wholes
-from mapper.compiler.codegen.macros.words import weights_of
 from mapper.compiler.ir.macro import Macro
-from mapper.compiler.ir.node import (
-    Conv,
-    Node,
-    Operator,
-    Pool,
-    Upsample,
-    Window,
-    WindowColumns,
-)
+from mapper.compiler.ir.node import Conv, Node, Operator, Pool, Upsample, Window, WindowColumns
 from mapper.compiler.ir.tensor import Pad, Tensor
 from mapper.compiler.memory.padding import Border
 from mapper.compiler.memory.planner import Region, blocks_of
+from mapper.compiler.numerics.binary import unpacked
 from mapper.compiler.numerics.windows import GROUP
-from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.inputs import Span, conv_of, is_depthwise, taken_blocks
 from mapper.compiler.program.links import KINDS, Target
 from mapper.compiler.tiling.tiles import Cut
 from mapper.errors import MapperError
@@ -288,3 +282,56 @@ def _require_size(operator: Operator, data: Tensor, made: Tensor) -> None:
 def _cut(words: tuple[int, ...]) -> Cut:
     rows, columns, blocks, inputs, high, wide, edges = words
     return Cut(rows, columns, blocks, inputs, (high, wide), EDGES[edges])  # type: ignore[arg-type]
+
+
+Int64 = NDArray[np.int64]
+
+
+def weights_of(words: NDArray[np.int8], conv: Node, shape: NpuShape) -> Int64:
+    """Return the weights, shape (outputs, kernel rows, kernel columns, inputs / groups).
+
+    words : words of all output blocks, shape (words, rows, columns)
+    conv : convolution with input and output; raises `ValueError` if the words do not match it
+    """
+    operator = conv_of(conv)
+    channels, size = conv.output.channels, operator.window.size
+    taken = conv.inputs[0].channels // operator.groups
+    if is_depthwise(conv):
+        return _depthwise(words, channels, size, shape)
+    bits, wide = conv.inputs[0].type == "bits", conv.inputs[0].bits == 16
+    groups, lanes = operator.groups, taken
+    if bits:
+        groups, lanes = 1, blocks_of(taken, 8 * shape.columns) * shape.columns
+    found = np.zeros((channels, *size, lanes), np.int64)
+    at = 0
+    for block in range(blocks_of(channels, shape.rows)):
+        span = taken_blocks(conv, Span(block, block + 1), shape.rows)
+        count = prod(size) * span.size * (2 if wide else 1)
+        some = words[at : at + count].astype(np.int64)
+        at += count
+        if wide:
+            pairs = some.reshape(-1, 2, shape.rows, shape.columns)
+            some = pairs[:, 1] << 8 | pairs[:, 0] & 255
+        made = some.reshape(*size, span.size, shape.rows, shape.columns)
+        made = made.transpose(3, 0, 1, 2, 4).reshape(shape.rows, *size, -1)
+        for row, channel in enumerate(
+            range(block * shape.rows, min((block + 1) * shape.rows, channels))
+        ):
+            begin = channel // (channels // groups) * lanes - span.first * shape.columns
+            found[channel] = made[row, :, :, begin : begin + lanes]
+    if at != len(words):
+        raise ValueError("weight words do not match the layer")
+    if bits:
+        vectors = found.astype(np.int8).reshape(channels, *size, -1, shape.columns)
+        return unpacked(vectors, taken)
+    return found
+
+
+def _depthwise(
+    words: NDArray[np.int8], channels: int, size: tuple[int, int], shape: NpuShape
+) -> Int64:
+    taps, places = taps_of(shape), prod(size)
+    blocks = blocks_of(channels, shape.columns)
+    made = words.reshape(blocks, -1, shape.rows, shape.columns)[:, :, :taps].astype(np.int64)
+    whole = made.transpose(1, 2, 0, 3).reshape(-1, blocks * shape.columns)
+    return whole[:places, :channels].T.reshape(channels, *size, 1)

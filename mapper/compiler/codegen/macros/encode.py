@@ -1,4 +1,4 @@
-"""Encoding of layers as macro records and their pool."""
+"""Layers of a core, and their encoding as macro records and their pool."""
 
 from __future__ import annotations
 
@@ -7,35 +7,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from chipsim.chip.npu_shape import NpuShape
 from hw.npu.shape import PARAMETER_LANES
-from mapper.compiler.codegen.kernels import BIAS_BITS, kernel_words
-from mapper.compiler.codegen.macros.layers import Layers
-from mapper.compiler.codegen.macros.layout import (
-    BEHIND,
-    NOWHERE,
-    OPS,
-    encode_record,
-    flags_of,
-)
-from mapper.compiler.codegen.macros.operators import (
-    TYPES,
-    add_item,
-    items_of,
-    op_of,
-    window_fields,
-)
-from mapper.compiler.codegen.macros.pool import (
-    Item,
-    Sort,
-    encode_items,
-    filled,
-    halves,
-)
+from mapper.compiler.codegen.builder import Choices, MemoryPlan
+from mapper.compiler.codegen.kernels import kernel_words, stored_bias
+from mapper.compiler.codegen.macros.layout import BEHIND, NOWHERE, OPS, encode_record, flags_of
+from mapper.compiler.codegen.macros.operators import TYPES, add_item, items_of, op_of, window_fields
+from mapper.compiler.codegen.macros.pool import Item, Sort, encode_items, filled, halves
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Add, Conv, Node, Pool, Requantise, Upsample
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region
-from mapper.compiler.program.links import KINDS
+from mapper.compiler.program.inputs import constants_of
+from mapper.compiler.program.links import KINDS, NO_LINKS, CoreLinks
+from mapper.compiler.program.presets import Preset
 from mapper.compiler.tiling.tiles import Cut, headers_of_cut
 
 EDGES = ("", "rows", "all")
@@ -197,7 +182,7 @@ class _Writer:
             self.words += [one.astype(np.int8) for one in words]
             if number in self.layers.memory.weights.dynamic:
                 values["flags"] |= flags_of({"dynamic_weights": True})
-            shift, _ = stored_bias(macro.conv)
+            shift, _ = stored_bias(constants_of(macro.conv)[1])
             if shift:
                 items.append(Item(Sort.SHIFT, (shift,)))
 
@@ -245,17 +230,8 @@ class _Writer:
         self.pool += encode_items(items, node.label)
         if isinstance(node.operator, Conv):
             values["bias"] = min(len(self.pool) // PARAMETER_LANES, BEHIND)
-            self.pool += filled(stored_bias(node)[1])
+            self.pool += filled(stored_bias(constants_of(node)[1])[1].tolist())
         self.records.append(encode_record(values, node.label)[0])
-
-
-def stored_bias(conv: Node) -> tuple[int, list[int]]:
-    """Return the number of trailing zeros removed from a bias, and the remaining numbers."""
-    bias = conv.inputs[2].value
-    assert bias is not None
-    shift = max(0, int(np.abs(bias).max(initial=0)).bit_length() - BIAS_BITS)
-    assert not (bias & ((1 << shift) - 1)).any()
-    return shift, (np.asarray(bias, np.int64) >> shift).tolist()
 
 
 def _cut_item(cut: Cut) -> Item:
@@ -270,3 +246,26 @@ def _lies(region: Region) -> tuple[int, ...]:
         region.row, region.high, int(region.tensor.planes), region.slots, pad.top, pad.bottom,
         pad.left, pad.right, value,
     )  # fmt: skip
+
+
+class Layers(NamedTuple):
+    """The layers of a core.
+
+    cuts : one per macro node
+    functions : first macro node and end of each function
+    regions : regions of the inputs and outputs of macro nodes
+    options : options, with `dual` resolved (not "auto")
+    borders : contents around feature maps before the first frame
+    links : links with other cores
+    """
+
+    shape: NpuShape
+    macros: list[Macro]
+    cuts: list[Cut]
+    functions: list[tuple[int, int]]
+    regions: dict[Tensor, Region]
+    options: Choices
+    memory: MemoryPlan
+    borders: Preset
+    core: tuple[int, int] = (0, 0)
+    links: CoreLinks = NO_LINKS

@@ -10,19 +10,7 @@ import numpy as np
 
 from hw.npu.isa.encoding import encode_scales
 from mapper.compiler.codegen.macros.pool import Int64, Item, Sort, halves, wholes
-from mapper.compiler.ir.node import (
-    Add,
-    Clamp,
-    Conv,
-    Copy,
-    Operator,
-    Pool,
-    Requantise,
-    Sign,
-    Threshold,
-    Upsample,
-    Window,
-)
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.requantisation import ROUNDINGS, AddFactors, Multiplier, Requantisation
 from mapper.compiler.ir.tensor import Pad, Type
 
@@ -31,25 +19,25 @@ _N_BITS = 6  # bits of n in a scale word, below the multiplier
 Items = Mapping[Sort, tuple[int, ...]]
 
 
-def op_of(operator: Operator, dense: bool) -> str:
+def op_of(operator: op.Operator, dense: bool) -> str:
     """Return the name of a record's op; dense : the kernel has the size of the feature map"""
     match operator:
-        case Conv():
+        case op.Conv():
             return "FC" if dense else "CONV"
-        case Pool():
+        case op.Pool():
             return "MAXP" if operator.kind == "max" else "AVGP"
-        case Add():
+        case op.Add():
             return "ADD"
-        case Upsample():
+        case op.Upsample():
             return "UP"
-        case Copy():
+        case op.Copy():
             return "COPY"
-        case Requantise() | Clamp() | Sign() | Threshold():
+        case op.Requantise() | op.Clamp() | op.Sign() | op.Threshold():
             return "REMAP"
     raise AssertionError(operator)
 
 
-def window_fields(window: Window) -> dict[str, int]:
+def window_fields(window: op.Window) -> dict[str, int]:
     return {
         "kernel_height": window.size[0], "kernel_width": window.size[1],
         "stride_height": window.stride[0], "stride_width": window.stride[1],
@@ -59,64 +47,67 @@ def window_fields(window: Window) -> dict[str, int]:
     }  # fmt: skip
 
 
-def window_of(values: Mapping[str, int]) -> Window:
+def window_of(values: Mapping[str, int]) -> op.Window:
     """Return the window of record fields; the inverse of `window_fields`."""
     pair = {
         name: (values[f"{name}_height"], values[f"{name}_width"])
         for name in ("kernel", "stride", "dilation")
     }
     pad = Pad(*(values[f"pad_{side}"] for side in ("top", "bottom", "left", "right")))
-    return Window(pair["kernel"], pair["stride"], pad, pair["dilation"])
+    return op.Window(pair["kernel"], pair["stride"], pad, pair["dilation"])
 
 
-def items_of(operator: Operator) -> list[Item]:
+def items_of(operator: op.Operator) -> list[Item]:
     """Return the items with the parameters of an operator."""
     match operator:
-        case Requantise():
+        case op.Requantise():
             return _requantise_items(operator.how)
-        case Clamp():
+        case op.Clamp():
             return [Item(Sort.CLAMP, (operator.low, operator.high))]
-        case Threshold():
+        case op.Threshold():
             words = (*halves(operator.least), *map(int, operator.flip))
             return [Item(Sort.THRESHOLD, words)]
-        case Sign():
+        case op.Sign():
             return [Item(Sort.SIGN)]
-        case Conv() if operator.groups != 1:
+        case op.Conv() if operator.groups != 1:
             return [Item(Sort.GROUPS, (operator.groups,))]
     return []
 
 
-def operator_of(op: str, values: Mapping[str, int], items: Items) -> Operator:
-    """Return the operator of a record; raises `KeyError` or `ValueError` if it is invalid."""
-    match op:
+def operator_of(name: str, values: Mapping[str, int], items: Items) -> op.Operator:
+    """Return the operator of a record; raises `KeyError` or `ValueError` if it is invalid.
+
+    name : name of its op
+    """
+    match name:
         case "CONV" | "FC":
-            return Conv(window_of(values), items.get(Sort.GROUPS, (1,))[0])
+            return op.Conv(window_of(values), items.get(Sort.GROUPS, (1,))[0])
         case "MAXP" | "AVGP":
-            return Pool("max" if op == "MAXP" else "average", window_of(values))
+            return op.Pool("max" if name == "MAXP" else "average", window_of(values))
         case "ADD":
             a, b, shift, low, high, clip_low, clip_high, rounding, _ = items[Sort.ADD]
             (constant,) = wholes((low, high))
             factors = AddFactors(a, b, shift, constant)
-            return Add(factors, clip_low, clip_high, ROUNDINGS[rounding])
+            return op.Add(factors, clip_low, clip_high, ROUNDINGS[rounding])
         case "UP":
-            return Upsample(values["kernel_height"], values["kernel_width"])
+            return op.Upsample(values["kernel_height"], values["kernel_width"])
         case "COPY":
-            return Copy()
+            return op.Copy()
     if Sort.REQUANTISE in items:
-        return Requantise(_requantisation(items))
+        return op.Requantise(_requantisation(items))
     if Sort.CLAMP in items:
-        return Clamp(*items[Sort.CLAMP])
+        return op.Clamp(*items[Sort.CLAMP])
     if Sort.THRESHOLD in items:
         words = items[Sort.THRESHOLD]
         count = len(words) // 3
         least, flip = wholes(words[: 2 * count]), words[2 * count :]
-        return Threshold(np.array(least, np.int64), np.array(flip, np.int64))
+        return op.Threshold(np.array(least, np.int64), np.array(flip, np.int64))
     if Sort.SIGN in items:
-        return Sign()
+        return op.Sign()
     raise ValueError("remap without an operator")
 
 
-def add_item(operator: Add, first: int) -> Item:
+def add_item(operator: op.Add, first: int) -> Item:
     """Return the item of an addition.
 
     first : first input: 0 for `input`, 1 for the second input, 2 if both are the same

@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapper.compiler.artifacts.loops.addresses import visits_of
-from mapper.compiler.artifacts.loops.check import check_listing
-from mapper.compiler.artifacts.loops.listing import listing_of, listing_text
-from mapper.compiler.artifacts.loops.nests import Loop, nests_of, offsets_of
+from mapper.compiler.artifacts.loops.check import check_listing, visits_of
+from mapper.compiler.artifacts.loops.listing import (
+    Loop,
+    listing_of,
+    listing_text,
+    nests_of,
+    offsets_of,
+)
 from mapper.compiler.artifacts.loops.words import (
     Code,
     Word,
