@@ -20,18 +20,9 @@ from mapper.compiler.frontend.layout import (
 )
 from mapper.compiler.frontend.onnx import Handler, Reader, Value, is_map
 from mapper.compiler.frontend.qonnx import QONNX
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import CHANNELS_FIRST, View
-from mapper.compiler.ir.node import (
-    Activation,
-    Add,
-    Affine,
-    Conv,
-    Dense,
-    Node,
-    Pool,
-    Sign,
-    Window,
-)
+from mapper.compiler.ir.node import Node, Window
 from mapper.compiler.ir.tensor import Pad, Tensor
 from mapper.compiler.numerics.windows import pixels
 from mapper.errors import MapperError
@@ -116,7 +107,7 @@ def conv(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
         raise MapperError(f"its bias has shape {bias.shape}, it has {outputs} kernels")
     axes = 2 if len(data.shape) == 4 else 1
     size = weights.shape[2], weights.shape[3]
-    how = Conv(window(node, size, tensor.shape, axes), groups)
+    how = op.Conv(window(node, size, tensor.shape, axes), groups)
     rows, columns = how.window.results(tensor.height, tensor.width)
     constants = [reader.constant(node, "weights", weights.transpose(0, 2, 3, 1).astype(np.float32))]
     if bias is not None:
@@ -149,7 +140,7 @@ def dense(
     constants = [reader.constant(node, "weights", np.ascontiguousarray(kernels, np.float32))]
     if bias is not None:
         constants.append(reader.constant(node, "bias", bias))
-    return reader.add(Dense(), [data.tensor, *constants], node, (1, outputs))
+    return reader.add(op.Dense(), [data.tensor, *constants], node, (1, outputs))
 
 
 def gemm(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
@@ -196,7 +187,7 @@ def arithmetic(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | Non
             ones = np.ones(b.tensor.channels, np.float32)
             b = affine(reader, node, b, -ones, np.zeros_like(ones))
             b.tensor.name += ".negative"
-        return reader.like(Add(), [a.tensor, b.tensor], node, a)
+        return reader.like(op.Add(), [a.tensor, b.tensor], node, a)
     data, constant = (a, b) if isinstance(a, View) else (b, a)
     turned = data is b
     numbers = per_channel(data, constant)
@@ -229,7 +220,7 @@ def summed(reader: Reader, node: OnnxNode, inputs: list[Any]) -> View | None:
         reader.why = "it adds maps of different shapes"
         return None
     for number, other in enumerate(views[1:], 1):
-        first = reader.like(Add(), [first.tensor, other.tensor], node, first)
+        first = reader.like(op.Add(), [first.tensor, other.tensor], node, first)
         if number < len(views) - 1:
             first.tensor.name += f".{number}"
     return first
@@ -242,7 +233,7 @@ def affine(
         reader.constant(node, "factor", factor),
         reader.constant(node, "offset", offset),
     ]
-    return reader.like(Affine(), [data.tensor, *constants], node, data)
+    return reader.like(op.Affine(), [data.tensor, *constants], node, data)
 
 
 def normalisation(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
@@ -272,17 +263,17 @@ def image_scaler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | N
 def activation(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     data, *rest = inputs
     if node.kind == "Relu":
-        return reader.like(Activation(low=0.0), [data.tensor], node, data)
+        return reader.like(op.Activation(low=0.0), [data.tensor], node, data)
     if node.kind == "LeakyRelu":
         slope = node.number("alpha", 0.01)
-        return reader.like(Activation(slope=slope), [data.tensor], node, data)
+        return reader.like(op.Activation(slope=slope), [data.tensor], node, data)
     if node.kind == "PRelu":
         slopes = per_channel(data, rest[0]) if isinstance(rest[0], np.ndarray) else None
         if slopes is None:
             reader.why = "its slopes are not constant, or vary within a channel"
             return None
         constant = reader.constant(node, "slopes", slopes)
-        return reader.like(Activation(), [data.tensor, constant], node, data)
+        return reader.like(op.Activation(), [data.tensor, constant], node, data)
     bounds = [node.attributes.get("min"), node.attributes.get("max")]
     for at, value in enumerate(rest[:2]):
         if isinstance(value, View):
@@ -293,7 +284,7 @@ def activation(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | Non
     high = float("inf") if bounds[1] is None else float(np.asarray(bounds[1]).reshape(()))
     if not low < high:
         raise MapperError(f"min ({low:g}) is not less than max ({high:g})")
-    return reader.like(Activation(slope=1.0, low=low, high=high), [data.tensor], node, data)
+    return reader.like(op.Activation(slope=1.0, low=low, high=high), [data.tensor], node, data)
 
 
 def pool(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
@@ -304,7 +295,7 @@ def pool(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     kind: Literal["max", "average"] = "max" if "Max" in node.kind else "average"
     tensor = data.tensor
     if node.kind.startswith("Global"):
-        how = Pool(kind, Window((tensor.height, tensor.width)))
+        how = op.Pool(kind, Window((tensor.height, tensor.width)))
         return reader.add(how, [tensor], node, (1, tensor.channels, 1, 1)[: len(data.shape)])
     axes = len(data.shape) - 2
     if axes not in (1, 2):
@@ -333,7 +324,7 @@ def pool(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
         if count.min() == 0:
             reader.why = "an averaging window contains no pixel of the map"
             return None
-    how = Pool(kind, found, counted)
+    how = op.Pool(kind, found, counted)
     shape = (1, tensor.channels, rows, columns)
     return reader.add(how, [tensor], node, shape if len(data.shape) == 4 else (*shape[:2], columns))
 
@@ -353,7 +344,7 @@ def mean(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
         reader.why = "it is not a mean over rows and columns of a map"
         return None
     tensor = data.tensor
-    operator = Pool("average", Window((tensor.height, tensor.width)))
+    operator = op.Pool("average", Window((tensor.height, tensor.width)))
     made = Tensor(str(node.proto.output[0]), (1, 1, 1, tensor.channels))
     reader.graph.nodes.append(Node(operator, [tensor], [made], (node.name,)))
     if node.flag("keepdims", 1):
@@ -365,7 +356,7 @@ def mean(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
 def sign(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     """Add a Sign node: results are +1 or -1; zero, which ONNX keeps as 0, becomes +1 in one bit."""
     data: View = inputs[0]
-    return reader.like(Sign(), [data.tensor], node, data)
+    return reader.like(op.Sign(), [data.tensor], node, data)
 
 
 FLOAT: dict[str, Handler] = {

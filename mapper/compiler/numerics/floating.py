@@ -4,22 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mapper.compiler.ir.node import (
-    Activation,
-    Add,
-    Affine,
-    Concat,
-    Conv,
-    Dense,
-    Host,
-    Levels,
-    Node,
-    PadMap,
-    Pool,
-    Sign,
-    Slice,
-    Upsample,
-)
+from mapper.compiler.ir import node as op
+from mapper.compiler.ir.node import Node
 from mapper.compiler.numerics.binary import applied, signs, steps_of
 from mapper.compiler.numerics.execute import Data, Rules, concatenated, on_host, sliced
 from mapper.compiler.numerics.formulas import dequantise
@@ -35,7 +21,7 @@ def conv(node: Node, inputs: list[Data]) -> Data:
 
 def pool(node: Node, inputs: list[Data]) -> Data:
     operator = node.operator
-    assert isinstance(operator, Pool)
+    assert isinstance(operator, op.Pool)
     if operator.kind == "max":
         return np.asarray(windows(inputs[0], operator.window, -np.inf).max((4, 5)))
     sums = windows(inputs[0], operator.window, 0.0).sum((4, 5), dtype=np.float32)
@@ -47,7 +33,7 @@ def pool(node: Node, inputs: list[Data]) -> Data:
 
 def activation(node: Node, inputs: list[Data]) -> Data:
     operator = node.operator
-    assert isinstance(operator, Activation)
+    assert isinstance(operator, op.Activation)
     x = inputs[0]
     slope = inputs[1] if len(inputs) > 1 else np.float32(operator.slope)
     return np.clip(np.where(x < 0, x * slope, x), operator.low, operator.high).astype(x.dtype)
@@ -59,43 +45,43 @@ def affine(_: Node, inputs: list[Data]) -> Data:
 
 
 def sign(node: Node, inputs: list[Data]) -> Data:
-    assert isinstance(node.operator, Sign)
+    assert isinstance(node.operator, op.Sign)
     found = signs(applied(steps_of(node), inputs[0])) * node.operator.scale
     return found.astype(inputs[0].dtype)
 
 
 def levels(node: Node, inputs: list[Data]) -> Data:
     how = node.operator
-    assert isinstance(how, Levels)
+    assert isinstance(how, op.Levels)
     stored = levels_of(inputs[0], steps_of(node), how)
     return dequantise(stored, how.scale, how.stored_zero)
 
 
 def upsample(node: Node, inputs: list[Data]) -> Data:
-    assert isinstance(node.operator, Upsample)
+    assert isinstance(node.operator, op.Upsample)
     return inputs[0].repeat(node.operator.rows, 1).repeat(node.operator.columns, 2)
 
 
 def pad(node: Node, inputs: list[Data]) -> Data:
     operator = node.operator
-    assert isinstance(operator, PadMap)
+    assert isinstance(operator, op.PadMap)
     t, b, left, right = operator.pad
     around = ((0, 0), (t, b), (left, right), (0, 0))
     return np.pad(inputs[0], around, constant_values=operator.value)
 
 
 FLOATING: Rules = {
-    Conv: conv,
-    Dense: conv,
-    Pool: pool,
-    Activation: activation,
-    Affine: affine,
-    Add: lambda _, inputs: inputs[0] + inputs[1],
-    Concat: concatenated,
-    Slice: sliced,
-    Sign: sign,
-    Levels: levels,
-    Upsample: upsample,
-    PadMap: pad,
-    Host: on_host,
+    op.Conv: conv,
+    op.Dense: conv,
+    op.Pool: pool,
+    op.Activation: activation,
+    op.Affine: affine,
+    op.Add: lambda _, inputs: inputs[0] + inputs[1],
+    op.Concat: concatenated,
+    op.Slice: sliced,
+    op.Sign: sign,
+    op.Levels: levels,
+    op.Upsample: upsample,
+    op.PadMap: pad,
+    op.Host: on_host,
 }

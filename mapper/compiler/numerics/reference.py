@@ -10,26 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from mapper.compiler.ir.node import (
-    Add,
-    Clamp,
-    Concat,
-    Conv,
-    Copy,
-    Dense,
-    Host,
-    Node,
-    Pool,
-    Quantise,
-    Requantise,
-    Sign,
-    Slice,
-    Threshold,
-    Unfold,
-    Upsample,
-    WindowColumns,
-    Windows,
-)
+from mapper.compiler.ir import node as op
+from mapper.compiler.ir.node import Node
 from mapper.compiler.numerics.binary import Thresholds, signs
 from mapper.compiler.numerics.execute import Data, Rules, concatenated, copied, on_host, sliced
 from mapper.compiler.numerics.floating import upsample
@@ -65,7 +47,7 @@ def _exact(maps: Data, weights: Data, zero_point: int) -> type[np.floating[Any]]
 def pool(node: Node, inputs: list[Data]) -> Data:
     """Return maxima; or, for averages, sums over the pixels without their zero points."""
     operator, tensor = node.operator, node.inputs[0]
-    assert isinstance(operator, Pool)
+    assert isinstance(operator, op.Pool)
     if operator.kind == "max":
         return np.asarray(windows(inputs[0], operator.window, tensor.low).max((4, 5)))
     sums = windows(inputs[0], operator.window, 0).sum((4, 5))
@@ -75,13 +57,13 @@ def pool(node: Node, inputs: list[Data]) -> Data:
 
 def made_windows(node: Node, inputs: list[Data]) -> Data:
     """Return the pixels of each window; padding is the zero point."""
-    assert isinstance(node.operator, Windows)
+    assert isinstance(node.operator, op.Windows)
     return pixels_of_windows(inputs[0], node.operator.window, node.inputs[0].zero_point)
 
 
 def made_columns(node: Node, inputs: list[Data]) -> Data:
     """Return the pixels of each window in the order of the window unit."""
-    assert isinstance(node.operator, WindowColumns)
+    assert isinstance(node.operator, op.WindowColumns)
     return columns_of_windows(inputs[0], node.operator.window, node.inputs[0].zero_point)
 
 
@@ -91,32 +73,32 @@ def unfolded(node: Node, inputs: list[Data]) -> Data:
 
 
 def requantised(node: Node, inputs: list[Data]) -> Data:
-    assert isinstance(node.operator, Requantise)
+    assert isinstance(node.operator, op.Requantise)
     return requantise(inputs[0], node.operator.how)
 
 
 def thresholded(node: Node, inputs: list[Data]) -> Data:
     """Return +1 and -1 from sums."""
-    assert isinstance(node.operator, Threshold)
+    assert isinstance(node.operator, op.Threshold)
     return Thresholds(node.operator.least, node.operator.flip).bits(inputs[0])
 
 
 def add(node: Node, inputs: list[Data]) -> Data:
     how, made = node.operator, node.output
-    assert isinstance(how, Add)
+    assert isinstance(how, op.Add)
     assert how.factors is not None
     a, b = inputs
     return added(a, b, how.factors, made.zero_point, how.low, how.high, how.rounding)
 
 
 def clamp(node: Node, inputs: list[Data]) -> Data:
-    assert isinstance(node.operator, Clamp)
+    assert isinstance(node.operator, op.Clamp)
     return np.clip(inputs[0], node.operator.low, node.operator.high)
 
 
 def of_real_numbers(node: Node, inputs: list[Data]) -> Data:
     made, operator = node.output, node.operator
-    assert isinstance(operator, Quantise)
+    assert isinstance(operator, op.Quantise)
     if operator.levels is not None:
         return stored_input(Node(operator.levels, node.inputs, [made], node.sources), inputs[0])
     return quantise(inputs[0], made.scale, made.zero_point, made.bits)
@@ -132,21 +114,21 @@ def on_real_numbers(node: Node, inputs: list[Data]) -> list[Data]:
 
 
 INTEGER: Rules = {
-    Conv: conv,
-    Dense: conv,
-    Pool: pool,
-    Requantise: requantised,
-    Threshold: thresholded,
-    Sign: lambda node, inputs: signs(inputs[0], node.inputs[0].zero_point),
-    Add: add,
-    Clamp: clamp,
-    Concat: concatenated,
-    Slice: sliced,
-    Copy: copied,
-    Unfold: unfolded,
-    Upsample: upsample,
-    Quantise: of_real_numbers,
-    Host: on_real_numbers,
-    Windows: made_windows,
-    WindowColumns: made_columns,
+    op.Conv: conv,
+    op.Dense: conv,
+    op.Pool: pool,
+    op.Requantise: requantised,
+    op.Threshold: thresholded,
+    op.Sign: lambda node, inputs: signs(inputs[0], node.inputs[0].zero_point),
+    op.Add: add,
+    op.Clamp: clamp,
+    op.Concat: concatenated,
+    op.Slice: sliced,
+    op.Copy: copied,
+    op.Unfold: unfolded,
+    op.Upsample: upsample,
+    op.Quantise: of_real_numbers,
+    op.Host: on_real_numbers,
+    op.Windows: made_windows,
+    op.WindowColumns: made_columns,
 }

@@ -9,26 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph, View
-from mapper.compiler.ir.node import (
-    Activation,
-    Add,
-    Clamp,
-    Concat,
-    Conv,
-    Dense,
-    Host,
-    Levels,
-    Node,
-    Operator,
-    Pool,
-    Quantise,
-    Requantise,
-    Sign,
-    Slice,
-    Threshold,
-    Upsample,
-)
+from mapper.compiler.ir.node import Node, Operator
 from mapper.compiler.ir.requantisation import Requantisation
 from mapper.compiler.ir.tensor import Tensor, Type
 from mapper.compiler.numerics.binary import thresholds
@@ -84,7 +67,7 @@ class Converter(ScalePlan):
             self.made.inputs[name] = view._replace(tensor=self._store(view.tensor, scales))
         own = {id(node) for node in self.own_nodes()}
         for node in self.source.nodes:
-            if isinstance(node.operator, Host):
+            if isinstance(node.operator, op.Host):
                 self._host(node, scales)
             elif id(node) in own:
                 follower = self.covered[id(node)]
@@ -118,20 +101,20 @@ class Converter(ScalePlan):
     def _view(self, view: View) -> View:
         """Return a view of stored integers, or of real numbers that the host computed."""
         maker = self.source.maker(view.tensor)
-        if maker is not None and isinstance(maker.operator, Host):
+        if maker is not None and isinstance(maker.operator, op.Host):
             return view
         return view._replace(tensor=self.stored[view.tensor])
 
     def _host(self, node: Node, scales: dict[Tensor, Scaling]) -> None:
         operator = node.operator
-        assert isinstance(operator, Host)
+        assert isinstance(operator, op.Host)
         given = tuple(self._view(one) if isinstance(one, View) else one for one in operator.given)
         inputs = [one.tensor for one in given if isinstance(one, View)]
         made = replace(operator, given=given)
         self.made.nodes.append(Node(made, inputs, node.outputs, node.sources))
         for tensor in self.from_host(node):
             stored = self._store(tensor, scales)
-            self.made.nodes.append(Node(Quantise(), [tensor], [stored], node.sources))
+            self.made.nodes.append(Node(op.Quantise(), [tensor], [stored], node.sources))
 
     def _convert(
         self, node: Node, follower: Node | None, result: Tensor, sources: tuple[str, ...]
@@ -140,32 +123,32 @@ class Converter(ScalePlan):
             return
         low, high = bounds_of(follower, result)
         inputs = [self.stored[tensor] for tensor in node.inputs if tensor.value is None]
-        if isinstance(node.operator, Conv | Dense):
+        if isinstance(node.operator, op.Conv | op.Dense):
             self._conv(node, follower, result, sources)
-        elif isinstance(node.operator, Add):
+        elif isinstance(node.operator, op.Add):
             a, b = ((tensor.scale, tensor.zero_point) for tensor in inputs)
             bits = max(result.bits, *(tensor.bits for tensor in inputs))
             factors = add_factors(a, b, result.scale, bits, node.label)
-            made = Add(factors, low, high, self.precision.rounding)
+            made = op.Add(factors, low, high, self.precision.rounding)
             self.made.nodes.append(Node(made, inputs, [result], sources))
         elif is_mean(node):
             operator = node.operator
-            assert isinstance(operator, Pool)
+            assert isinstance(operator, op.Pool)
             rounding = self.precision.rounding
             self.made.nodes += mean_nodes(
                 operator, inputs[0], result, (low, high), rounding, sources
             )
-        elif isinstance(node.operator, Activation):
+        elif isinstance(node.operator, op.Activation):
             if len(node.inputs) > 1 or node.operator.slope not in (0.0, 1.0):
                 raise MapperError(f"{node.label}: a leaky activation needs a convolution before it")
             low, high = bounds_of(node, result)
             if inputs[0].same_scale(result):
-                made_ = Node(Clamp(low, high), inputs, [result], sources)
+                made_ = Node(op.Clamp(low, high), inputs, [result], sources)
             else:
                 rounding = self.precision.rounding
                 made_ = requantised(inputs[0], result, (low, high), sources, rounding)
             self.made.nodes.append(made_)
-        elif isinstance(node.operator, Pool | Concat | Slice | Upsample):
+        elif isinstance(node.operator, op.Pool | op.Concat | op.Slice | op.Upsample):
             inputs = [self._rescaled(data, result, sources) for data in inputs]
             self.made.nodes.append(Node(node.operator, inputs, [result], sources))
         else:
@@ -184,11 +167,11 @@ class Converter(ScalePlan):
 
     def _exact(self, node: Node, result: Tensor, sources: tuple[str, ...]) -> bool:
         """Convert a node that makes signs, or sums of levels; return whether it was one."""
-        if isinstance(node.operator, Sign | Levels):
+        if isinstance(node.operator, op.Sign | op.Levels):
             data = self.stored[node.inputs[0]]
             if data.type == "float32":
                 taken = [data, *node.inputs[1:]]
-                self.made.nodes.append(Node(Quantise(node.operator), taken, [result], sources))
+                self.made.nodes.append(Node(op.Quantise(node.operator), taken, [result], sources))
                 return True
             unit = np.full(data.channels, data.scale)
             bounds = np.full(data.channels, max(-data.low, data.high))
@@ -237,7 +220,7 @@ class Converter(ScalePlan):
             how = Requantisation(
                 factor, result.zero_point, low, high, self.precision.rounding, offset=offset
             )
-            self.made.nodes.append(Node(Requantise(how), [sums], [result], sources))
+            self.made.nodes.append(Node(op.Requantise(how), [sums], [result], sources))
         return True
 
     def _end(
@@ -249,12 +232,12 @@ class Converter(ScalePlan):
         """
         steps = end_steps(end, unit, bias)
         made: Operator
-        if isinstance(end.operator, Sign):
-            made = Threshold(*thresholds(steps, end.label))
+        if isinstance(end.operator, op.Sign):
+            made = op.Threshold(*thresholds(steps, end.label))
         else:
-            assert isinstance(end.operator, Levels)
+            assert isinstance(end.operator, op.Levels)
             how = as_requantisation(steps, end.operator, end.label)
-            made = Requantise(how)
+            made = op.Requantise(how)
             if told := differences(how, steps, end.operator, bounds):
                 self.notes.append(f"{end.label}: {told}")
         self.made.nodes.append(Node(made, [where[0]], [where[1]], end.sources))
@@ -311,7 +294,7 @@ class Converter(ScalePlan):
             whole = whole + half_away(zero_point * result.scale / unit)
             zero_point = 0
         how = Requantisation(multiplier(0.0, node.label), zero_point, low, high, rounding)
-        requantise = Node(Requantise(how), [sums], [result], sources)
+        requantise = Node(op.Requantise(how), [sums], [result], sources)
         layer = WeightLayer(self.result(node), conv, requantise, unit, slope)
         layer.set_bias(whole)
         self.layers.append(layer)

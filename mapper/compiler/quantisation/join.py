@@ -14,24 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import (
-    Activation,
-    Add,
-    Affine,
-    Clamp,
-    Concat,
-    Conv,
-    Dense,
-    Dequantise,
-    Node,
-    Pool,
-    Quantise,
-    Requantise,
-    Slice,
-    Upsample,
-    Window,
-)
+from mapper.compiler.ir.node import Node, Window
 from mapper.compiler.ir.requantisation import AddFactors, Multiplier, Requantisation, Rounding
 from mapper.compiler.ir.stored import Stored, steps_of
 from mapper.compiler.ir.tensor import Tensor
@@ -102,7 +87,7 @@ def _note_constant(graph: Graph, place: Place) -> None:
     if place.how is not None or place.result.type == "int32":
         return
     scales: list[tuple[Tensor, Any]]
-    if isinstance(place.node.operator, Conv | Dense):
+    if isinstance(place.node.operator, op.Conv | op.Dense):
         weights = place.node.inputs[1]
         scales = [(place.data[0], place.data[0].scale), (weights, graph.quantised[weights].scale)]
     else:
@@ -118,8 +103,8 @@ def _maker(graph: Graph, tensor: Tensor, kind: type) -> Node | None:
 
 def _drop_pairs(graph: Graph) -> None:
     """Remove Dequantise and Quantise pairs of equal scale; requantise for different scales."""
-    for node in [one for one in graph.nodes if isinstance(one.operator, Quantise)]:
-        maker = _maker(graph, node.inputs[0], Dequantise)
+    for node in [one for one in graph.nodes if isinstance(one.operator, op.Quantise)]:
+        maker = _maker(graph, node.inputs[0], op.Dequantise)
         if maker is None:
             continue
         data, result = maker.inputs[0], node.output
@@ -135,13 +120,13 @@ def _drop_pairs(graph: Graph) -> None:
 def _shift_maps(graph: Graph) -> None:
     """Fold the zero point of a stored map into the offset of RequantShift."""
     for node in graph.nodes:
-        if not isinstance(node.operator, Requantise):
+        if not isinstance(node.operator, op.Requantise):
             continue
-        maker = _maker(graph, node.inputs[0], Dequantise)
+        maker = _maker(graph, node.inputs[0], op.Dequantise)
         if maker is not None:
             data, how = maker.inputs[0], node.operator.how
             offset = how.offset - data.zero_point * how.factor.m0
-            node.inputs, node.operator = [data], Requantise(how._replace(offset=offset))
+            node.inputs, node.operator = [data], op.Requantise(how._replace(offset=offset))
     _drop_unused(graph)
 
 
@@ -151,11 +136,11 @@ def _fold_affine(graph: Graph) -> None:
     Factors that are not positive are kept.
     """
     for layer in graph.nodes:
-        if not isinstance(layer.operator, Conv | Dense):
+        if not isinstance(layer.operator, op.Conv | op.Dense):
             continue
         while (user := graph.only_user(layer.output)) is not None:
             weights = graph.quantised.get(layer.inputs[1])
-            if weights is None or not isinstance(user.operator, Affine):
+            if weights is None or not isinstance(user.operator, op.Affine):
                 break
             factor, offset = (np.asarray(one.value, np.float64) for one in user.inputs[1:])
             if not (factor > 0).all() or not _scaled_layer(graph, layer, factor, offset):
@@ -192,7 +177,7 @@ def _scaled_layer(
 
 
 def _drop_unused(graph: Graph) -> None:
-    for node in [one for one in graph.nodes if isinstance(one.operator, Dequantise)]:
+    for node in [one for one in graph.nodes if isinstance(one.operator, op.Dequantise)]:
         if not graph.users(node.output) and not graph.is_output(node.output):
             graph.nodes.remove(node)
 
@@ -201,17 +186,17 @@ def _place(graph: Graph, node: Node) -> Place | None:
     """Return the place of an operator if all its inputs and its result are quantised."""
     if type(node.operator) not in _JOINED or node.output.type != "float32":
         return None
-    makers = [_maker(graph, one, Dequantise) for one in node.inputs if one.value is None]
+    makers = [_maker(graph, one, op.Dequantise) for one in node.inputs if one.value is None]
     if not makers or any(maker is None for maker in makers):
         return None
     data = [maker.inputs[0] for maker in makers if maker is not None]
     user = graph.only_user(node.output)
     activation = None
-    if user is not None and isinstance(user.operator, Activation):
+    if user is not None and isinstance(user.operator, op.Activation):
         activation, user = user, graph.only_user(user.output)
-    if user is not None and isinstance(user.operator, Requantise):
+    if user is not None and isinstance(user.operator, op.Requantise):
         return Place(node, data, activation, user.output, user.operator.how)
-    if user is None or not isinstance(user.operator, Quantise):
+    if user is None or not isinstance(user.operator, op.Quantise):
         return None
     return Place(node, data, activation, user.output)
 
@@ -250,7 +235,7 @@ def _conv(graph: Graph, place: Place) -> Made:
     if place.how is not None:
         if place.activation is not None:
             return "an activation precedes RequantShift"
-        return [conv, Node(Requantise(place.how), [sums], [result], _behind(graph, place))]
+        return [conv, Node(op.Requantise(place.how), [sums], [result], _behind(graph, place))]
     with np.errstate(over="ignore"):
         factor = unit / np.float32(result.scale)
     slope = slope_of(place.activation)
@@ -263,7 +248,7 @@ def _conv(graph: Graph, place: Place) -> Made:
         if slope is None
         else saturating_multiplier(factor * slope * 2.0**shift, label),
     )  # fmt: skip
-    return [conv, Node(Requantise(how), [sums], [result], place.sources)]
+    return [conv, Node(op.Requantise(how), [sums], [result], place.sources)]
 
 
 def _sums(place: Place, conv: Node, factor: NDArray[np.float32]) -> Made:
@@ -323,22 +308,22 @@ def _add(graph: Graph, place: Place) -> Made:
     if place.how is not None:
         whole = AddFactors(1, 1, 0, -a.zero_point - b.zero_point)
         sums = Tensor(f"{place.result.name}.sums", place.result.shape, "int32")
-        added = Add(whole, LEAST_SUM, -LEAST_SUM - 1, ROUNDING)
+        added = op.Add(whole, LEAST_SUM, -LEAST_SUM - 1, ROUNDING)
         return [
             Node(added, [a, b], [sums], place.node.sources),
-            Node(Requantise(place.how), [sums], [place.result], _behind(graph, place)),
+            Node(op.Requantise(place.how), [sums], [place.result], _behind(graph, place)),
         ]
     if slope_of(place.activation) is not None:
         return "a leaky activation follows it"
     result, label = place.result, place.node.label
     factors = sum_factors(a, b, result, label)
-    made = Add(factors, *place.bounds, ROUNDING)
+    made = op.Add(factors, *place.bounds, ROUNDING)
     return [Node(made, [a, b], [result], place.sources)]
 
 
 def _pool(_: Graph, place: Place) -> Made:
     operator, (data,) = place.node.operator, place.data
-    assert isinstance(operator, Pool)
+    assert isinstance(operator, op.Pool)
     if slope_of(place.activation) is not None:
         return "a leaky activation follows it"
     if operator.kind == "average":
@@ -354,7 +339,7 @@ def _moved(place: Place, make: Callable[[Tensor], Node], data: Tensor) -> list[N
         return [make(result)]
     between = replace(data, name=f"{result.name}.before", shape=result.shape, stored=True)
     if data.same_scale(result):
-        last = Node(Clamp(*bounds), [between], [result], place.sources)
+        last = Node(op.Clamp(*bounds), [between], [result], place.sources)
     else:
         last = requantised(between, result, bounds, place.sources)
     return [make(between), last]
@@ -390,7 +375,7 @@ def _activation(_: Graph, place: Place) -> Made:
     bounds, slope = bounds_of(place.node, result), slope_of(place.node)
     if slope is None:
         if data.same_scale(result):
-            return [Node(Clamp(*bounds), [data], [result], place.sources)]
+            return [Node(op.Clamp(*bounds), [data], [result], place.sources)]
         return [requantised(data, result, bounds, place.sources)]
     # the sign applies to data minus zero point: use a depthwise convolution by 1
     channels = data.channels
@@ -407,20 +392,20 @@ def _activation(_: Graph, place: Place) -> Made:
         Tensor(f"{name}.weights", ones.shape, data.type, value=ones),
         Tensor(f"{name}.bias", bias.shape, "int32", value=bias),
     ]
-    conv = Conv(Window((1, 1)), groups=channels)
+    conv = op.Conv(Window((1, 1)), groups=channels)
     return [
         Node(conv, [data, *constants], [sums], place.sources),
-        Node(Requantise(how), [sums], [result], place.sources),
+        Node(op.Requantise(how), [sums], [result], place.sources),
     ]
 
 
 _JOINED: dict[Any, Callable[[Graph, Place], Made]] = {
-    Conv: _conv,
-    Dense: _conv,
-    Add: _add,
-    Pool: _pool,
-    Concat: _concat,
-    Slice: _copied,
-    Upsample: _copied,
-    Activation: _activation,
+    op.Conv: _conv,
+    op.Dense: _conv,
+    op.Add: _add,
+    op.Pool: _pool,
+    op.Concat: _concat,
+    op.Slice: _copied,
+    op.Upsample: _copied,
+    op.Activation: _activation,
 }

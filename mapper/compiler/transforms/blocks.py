@@ -14,29 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph, take_instead
-from mapper.compiler.ir.node import (
-    Add,
-    Clamp,
-    Concat,
-    Conv,
-    Copy,
-    Host,
-    Node,
-    Pool,
-    Quantise,
-    Requantise,
-    Slice,
-    Upsample,
-    Window,
-    Windows,
-)
+from mapper.compiler.ir.node import Node, Window
 from mapper.compiler.ir.requantisation import Multiplier, Requantisation
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.transforms.split_groups import block_diagonal
 from mapper.errors import MapperError
 
-ALIKE = (Add, Clamp, Copy, Pool, Requantise, Upsample)
+ALIKE = (op.Add, op.Clamp, op.Copy, op.Pool, op.Requantise, op.Upsample)
 """Operators whose result channels correspond to their input channels."""
 Cuts = dict[Tensor, set[int]]
 """Channels before which a block is filled up; may include the end of the map."""
@@ -74,9 +60,9 @@ def _loose(node: Node, size: int) -> bool:
 
 def _parts(node: Node) -> list[tuple[int, Tensor]]:
     """Return the parts of a node that joins or splits channels, with their begins."""
-    if isinstance(node.operator, Slice) and node.operator.axis == 3:
+    if isinstance(node.operator, op.Slice) and node.operator.axis == 3:
         return [(node.operator.first, node.output)]
-    if isinstance(node.operator, Concat) and node.operator.axis == 3:
+    if isinstance(node.operator, op.Concat) and node.operator.axis == 3:
         sizes = [tensor.channels for tensor in node.inputs]
         begins = np.cumsum([0, *sizes[:-1]]).tolist()
         return list(zip(begins, node.inputs, strict=True))
@@ -84,19 +70,19 @@ def _parts(node: Node) -> list[tuple[int, Tensor]]:
 
 
 def _whole(node: Node) -> Tensor:
-    return node.inputs[0] if isinstance(node.operator, Slice) else node.output
+    return node.inputs[0] if isinstance(node.operator, op.Slice) else node.output
 
 
 def _is_depthwise(node: Node) -> bool:
     operator = node.operator
     channels = node.inputs[0].channels
-    return isinstance(operator, Conv) and 1 < operator.groups == channels == node.output.channels
+    return isinstance(operator, op.Conv) and 1 < operator.groups == channels == node.output.channels
 
 
 def _alike(node: Node) -> list[Tensor]:
     """Return the maps of a node whose channels must have the same positions."""
     maps = [tensor for tensor in node.inputs if tensor.value is None]
-    moves = isinstance(node.operator, Concat | Slice) and node.operator.axis != 3
+    moves = isinstance(node.operator, op.Concat | op.Slice) and node.operator.axis != 3
     if isinstance(node.operator, ALIKE) or moves:
         return [*maps, *node.outputs]
     return [maps[0], node.output] if _is_depthwise(node) else []
@@ -152,7 +138,7 @@ def _hosted(graph: Graph) -> set[Tensor]:
     """Return the maps that the host computes."""
     made = {view.tensor for view in graph.inputs.values()}
     for node in graph.nodes:
-        if isinstance(node.operator, Host | Quantise | Windows):
+        if isinstance(node.operator, op.Host | op.Quantise | op.Windows):
             made |= set(node.outputs)
     return made
 
@@ -164,7 +150,7 @@ def _between_host_and_parts(graph: Graph, size: int) -> Iterator[str]:
         users = [
             node
             for node in graph.users(tensor)
-            if not isinstance(node.operator, Host | Quantise | Windows)
+            if not isinstance(node.operator, op.Host | op.Quantise | op.Windows)
         ]
         made = _moved(graph, tensor, min(graph.nodes.index(node) for node in users))
         for node in users:
@@ -175,7 +161,7 @@ def _between_host_and_parts(graph: Graph, size: int) -> Iterator[str]:
 def _without_gaps_for_the_host(graph: Graph, cuts: Cuts, size: int) -> Iterator[str]:
     """Insert moves that remove padding channels from maps that the host reads."""
     for tensor in [one for one in cuts if cuts[one]]:
-        hosts = [node for node in graph.users(tensor) if isinstance(node.operator, Host)]
+        hosts = [node for node in graph.users(tensor) if isinstance(node.operator, op.Host)]
         if not hosts and not graph.is_output(tensor):
             continue
         maker = graph.maker(tensor)
@@ -208,8 +194,8 @@ def _moved(graph: Graph, tensor: Tensor, at: int) -> Tensor:
     maker = graph.maker(tensor)
     sources = maker.sources if maker is not None else (tensor.name,)
     graph.nodes[at:at] = [
-        Node(Conv(Window((1, 1))), [tensor, *constants], [sums], sources),
-        Node(Requantise(how), [sums], [made], sources),
+        Node(op.Conv(Window((1, 1))), [tensor, *constants], [sums], sources),
+        Node(op.Requantise(how), [sums], [made], sources),
     ]
     return made
 
@@ -217,16 +203,16 @@ def _moved(graph: Graph, tensor: Tensor, at: int) -> Tensor:
 def _fill(node: Node, cuts: Cuts, size: int) -> None:
     """Adapt a node to padding channels; the shapes of its maps are still unpadded."""
     operator = node.operator
-    if isinstance(operator, Conv):
+    if isinstance(operator, op.Conv):
         _fill_layer(node, operator, cuts, size)
-    elif isinstance(operator, Requantise) and cuts[node.output]:
-        node.operator = Requantise(_filled(operator.how, node.output, cuts[node.output], size))
-    elif isinstance(operator, Slice) and operator.axis == 3 and cuts[node.inputs[0]]:
+    elif isinstance(operator, op.Requantise) and cuts[node.output]:
+        node.operator = op.Requantise(_filled(operator.how, node.output, cuts[node.output], size))
+    elif isinstance(operator, op.Slice) and operator.axis == 3 and cuts[node.inputs[0]]:
         whole = node.inputs[0]
         slots = _slots(whole.channels, cuts[whole], size)
         node.operator = replace(operator, first=int(slots[operator.first]))
     elif any(cuts.get(tensor) for tensor in (*node.inputs, *node.outputs)):
-        known = isinstance(operator, (*ALIKE, Concat, Slice))
+        known = isinstance(operator, (*ALIKE, op.Concat, op.Slice))
         if not known:
             raise _refusal(node, size)
 
@@ -238,7 +224,7 @@ def _refusal(node: Node, size: int) -> MapperError:
     )
 
 
-def _fill_layer(node: Node, operator: Conv, cuts: Cuts, size: int) -> None:
+def _fill_layer(node: Node, operator: op.Conv, cuts: Cuts, size: int) -> None:
     data, made = node.inputs[0], node.output
     if not cuts[data] and not cuts[made]:
         return

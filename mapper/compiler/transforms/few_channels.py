@@ -13,16 +13,9 @@ from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import (
-    Conv,
-    Node,
-    Operator,
-    Quantise,
-    Window,
-    WindowColumns,
-    Windows,
-)
+from mapper.compiler.ir.node import Node, Operator, Window
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.layouts import WORD_VECTORS, plane_words
 from mapper.compiler.memory.planner import blocks_of, pixel_vectors
@@ -84,17 +77,17 @@ class WindowChoice(NamedTuple):
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
     """Yield convolutions that are the only user of a map from the host."""
     inputs = [view.tensor for view in graph.inputs.values()]
-    inputs += [node.output for node in graph.nodes if isinstance(node.operator, Quantise)]
+    inputs += [node.output for node in graph.nodes if isinstance(node.operator, op.Quantise)]
     for tensor in inputs:
         node = graph.only_user(tensor)
-        if node is not None and isinstance(node.operator, Conv):
+        if node is not None and isinstance(node.operator, op.Conv):
             yield (node,)
 
 
 def legal(graph: Graph, site: Site, context: Context) -> str | None:
     (node,) = site
     window, bits = _window(node), node.inputs[0].type == "bits"
-    assert isinstance(node.operator, Conv)
+    assert isinstance(node.operator, op.Conv)
     if node.operator.groups != 1:
         return "it has groups"
     if window.size == (1, 1):
@@ -240,7 +233,7 @@ def _plane_vectors(tensor: Tensor, shape: NpuShape) -> int:
 
 def _calls(node: Node, shape: NpuShape) -> int:
     """Return the matrix calls of a convolution, a lower bound of its cycles."""
-    if not isinstance(node.operator, Conv):
+    if not isinstance(node.operator, op.Conv):
         return 0
     outputs, kh, kw, inputs = node.inputs[1].shape
     size = shape.columns * (8 if node.inputs[0].type == "bits" else 1)
@@ -279,9 +272,9 @@ def _make(graph: Graph, node: Node, way: Way) -> None:
     tensor, weights, window = node.inputs[0], node.inputs[1], _window(node)
     assert weights.value is not None
     made, flat = (
-        (WindowColumns(window), columns_of_kernels(weights.value))
+        (op.WindowColumns(window), columns_of_kernels(weights.value))
         if way == "core"
-        else (Windows(window), weights.value.reshape(len(weights.value), 1, 1, -1))
+        else (op.Windows(window), weights.value.reshape(len(weights.value), 1, 1, -1))
     )
     tensor.planes, tensor.stored = way == "core", way == "core"
     result = Tensor(
@@ -289,12 +282,12 @@ def _make(graph: Graph, node: Node, way: Way) -> None:
         tensor.type, tensor.scale, tensor.zero_point, stored=way == "host",
     )  # fmt: skip
     _insert(graph, node, made, tensor, result)
-    node.operator = Conv(Window((1, 1)))
+    node.operator = op.Conv(Window((1, 1)))
     node.inputs[:2] = [result, Tensor(weights.name, flat.shape, weights.type, value=flat)]
 
 
 def _window(node: Node) -> Window:
-    assert isinstance(node.operator, Conv)
+    assert isinstance(node.operator, op.Conv)
     return node.operator.window
 
 

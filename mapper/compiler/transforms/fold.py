@@ -20,19 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import (
-    Clamp,
-    Conv,
-    Node,
-    Operator,
-    Pool,
-    Quantise,
-    Requantise,
-    Unfold,
-    Window,
-    Windows,
-)
+from mapper.compiler.ir.node import Node, Operator, Window
 from mapper.compiler.ir.parts import part_of
 from mapper.compiler.ir.requantisation import Multiplier, Requantisation
 from mapper.compiler.ir.tensor import Tensor
@@ -62,7 +52,7 @@ class Chain(NamedTuple):
         """Columns per pooled pixel."""
         if self.pool is None:
             return 1
-        assert isinstance(self.pool.operator, Pool)
+        assert isinstance(self.pool.operator, op.Pool)
         return self.pool.operator.window.size[1]
 
     @property
@@ -94,7 +84,7 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
         return "a column is used by several pooled pixels, or is averaged"
     for part in (chain.first, chain.second):
         operator, tensors = part[0].operator, part[0].inputs
-        assert isinstance(operator, Conv)
+        assert isinstance(operator, op.Conv)
         if operator.groups != 1 or operator.window.dilation[1] != 1:
             return "a kernel is dilated, or has groups"
         if len(tensors) != 3 or any(tensor.value is None for tensor in tensors[1:]):
@@ -135,13 +125,13 @@ def _splice(graph: Graph, chain: Chain, nodes: list[Node]) -> None:
 
 def chain_of(graph: Graph, node: Node) -> Chain | None:
     """Return the chain that begins at a convolution, None if its inner maps have other users."""
-    if not isinstance(node.operator, Conv):
+    if not isinstance(node.operator, op.Conv):
         return None
     first, pool = _values(graph, node), None
     user = graph.only_user(first[-1].output)
-    if user is not None and isinstance(user.operator, Pool):
+    if user is not None and isinstance(user.operator, op.Pool):
         pool, user = user, graph.only_user(user.output)
-    if user is None or not isinstance(user.operator, Conv):
+    if user is None or not isinstance(user.operator, op.Conv):
         return None
     return Chain(first, pool, _values(graph, user))
 
@@ -150,7 +140,7 @@ def _values(graph: Graph, conv: Node) -> list[Node]:
     """Return a convolution and the elementwise nodes after it."""
     found = [conv]
     while (user := graph.only_user(found[-1].output)) is not None:
-        if not isinstance(user.operator, Requantise | Clamp):
+        if not isinstance(user.operator, op.Requantise | op.Clamp):
             break
         found.append(user)
     return found
@@ -161,7 +151,7 @@ def _pools_alike(chain: Chain) -> bool:
     if chain.pool is None:
         return True
     operator = chain.pool.operator
-    assert isinstance(operator, Pool)
+    assert isinstance(operator, op.Pool)
     window = operator.window
     return (
         operator.kind == "max"
@@ -186,7 +176,7 @@ def _behind(graph: Graph, chain: Chain, count: int, shape: NpuShape) -> bool:
         and made.width % count == 0
         and bool(users)
         and not graph.is_output(made)
-        and all(isinstance(node.operator, Conv | Pool) for node in users)
+        and all(isinstance(node.operator, op.Conv | op.Pool) for node in users)
     )
 
 
@@ -205,7 +195,7 @@ class _Walk(NamedTuple):
     @classmethod
     def of(cls, conv: Node, count: int) -> _Walk | None:
         """Return the window; None if its steps do not match the columns of a pixel."""
-        assert isinstance(conv.operator, Conv)
+        assert isinstance(conv.operator, op.Conv)
         window, data, made = conv.operator.window, conv.inputs[0], conv.output
         stride, left, columns = window.stride[1], window.pad.left, window.size[1]
         if made.width == 1:
@@ -255,7 +245,7 @@ def _wide(nodes: list[Node], tensor: Tensor, count: int) -> Tensor:
     frames, rows, columns, channels = tensor.shape
     shape = (frames, rows, columns * count, channels // count)
     result = _like(tensor, shape, name=f"{tensor.name}.columns")
-    nodes.append(Node(Unfold(count), [tensor], [result], ()))
+    nodes.append(Node(op.Unfold(count), [tensor], [result], ()))
     return result
 
 
@@ -266,7 +256,7 @@ def _made(part: list[Node], count: int, pooled: int) -> list[Node]:
     """
     conv = part[0]
     operator = conv.operator
-    assert isinstance(operator, Conv)
+    assert isinstance(operator, op.Conv)
     window, data, whole = operator.window, conv.inputs[0], count * pooled
     (kh, kw), (sh, sw) = window.size, window.stride
     wide = kw + (whole - 1) * sw
@@ -281,7 +271,7 @@ def _made(part: list[Node], count: int, pooled: int) -> list[Node]:
             at = (number * pooled + block) * sw
             kernels[block, number, :, :, at : at + kw] = weights
     inputs = [data, *_constants(conv, kernels.reshape(-1, kh, wide, weights.shape[3]), whole)]
-    return _values_of(part, Conv(over), inputs, whole, whole)
+    return _values_of(part, op.Conv(over), inputs, whole, whole)
 
 
 def _taken(part: list[Node], data: Tensor, count: int) -> list[Node]:
@@ -300,18 +290,18 @@ def _taken(part: list[Node], data: Tensor, count: int) -> list[Node]:
             kernels[number, :, :, pixel, inside] = weights[:, :, column]
     size = (taken.results * outputs, kh, taken.window.size[1], count * channels)
     inputs = [data, *_constants(conv, kernels.reshape(size), taken.results)]
-    nodes = _values_of(part, Conv(taken.window), inputs, taken.results, taken.results)
+    nodes = _values_of(part, op.Conv(taken.window), inputs, taken.results, taken.results)
     result = part[-1].output
     if taken.results == 1:
         nodes[-1].outputs = [result]
     else:
         nodes[-1].output.stored = True
-        nodes.append(Node(Unfold(taken.results), [nodes[-1].output], [result], ()))
+        nodes.append(Node(op.Unfold(taken.results), [nodes[-1].output], [result], ()))
     return nodes
 
 
 def _values_of(
-    part: list[Node], operator: Conv, inputs: list[Tensor], columns: int, times: int
+    part: list[Node], operator: op.Conv, inputs: list[Tensor], columns: int, times: int
 ) -> list[Node]:
     """Return a convolution and the elementwise nodes after it with `times` the channels, fewer
     columns.
@@ -321,8 +311,8 @@ def _values_of(
         changed: Operator = operator
         if source is not part[0]:
             inputs, changed = [nodes[-1].output], source.operator
-            if isinstance(changed, Requantise):
-                changed = Requantise(_repeated(changed.how, source.output.channels, times))
+            if isinstance(changed, op.Requantise):
+                changed = op.Requantise(_repeated(changed.how, source.output.channels, times))
         frames, rows, wide, channels = source.output.shape
         made = _like(source.output, (frames, rows, wide // columns, channels * times))
         nodes.append(Node(changed, inputs, [made], source.sources))
@@ -365,7 +355,7 @@ def _gain(graph: Graph, node: Node, context: Context) -> Taken | None:
     nodes, kept = folded(chain, _count(chain, context.shape)), list(graph.nodes)
     result, more = chain.second[-1].output, []
     user = graph.only_user(result)
-    if user is not None and isinstance(user.operator, Pool):
+    if user is not None and isinstance(user.operator, op.Pool):
         result, more = user.output, [user]
     before, after = (_trial(graph, [*one, *more], result, context) for one in (chain.nodes, nodes))
     if before is None or after is None:
@@ -383,9 +373,9 @@ def _trial(graph: Graph, nodes: list[Node], result: Tensor, context: Context) ->
     part = part_of(nodes, [result])
     conv, data = part.nodes[0], part.nodes[0].inputs[0]
     maker, kept = graph.maker(data), (data.stored, data.planes)
-    if (maker is None or isinstance(maker.operator, Quantise)) and len(graph.users(data)) == 1:
+    if (maker is None or isinstance(maker.operator, op.Quantise)) and len(graph.users(data)) == 1:
         make_windows(part, conv, context)
-    tried = [one for one in part.nodes if not isinstance(one.operator, Windows)]
+    tried = [one for one in part.nodes if not isinstance(one.operator, op.Windows)]
     taken = context.trial(tried, [result])
     data.stored, data.planes = kept
     return taken

@@ -13,21 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import (
-    Add,
-    Clamp,
-    Concat,
-    Conv,
-    Node,
-    Pool,
-    Requantise,
-    Sign,
-    Slice,
-    Threshold,
-    Upsample,
-    Window,
-)
+from mapper.compiler.ir.node import Node, Window
 from mapper.compiler.ir.requantisation import Multiplier, Requantisation
 from mapper.compiler.ir.tensor import Pad, Tensor
 from mapper.compiler.memory.planner import blocks_of
@@ -46,12 +34,12 @@ class Sibling(NamedTuple):
 
     @property
     def window(self) -> Window:
-        assert isinstance(self.conv.operator, Conv)
+        assert isinstance(self.conv.operator, op.Conv)
         return self.conv.operator.window
 
     @property
     def how(self) -> Requantisation:
-        assert isinstance(self.requantise.operator, Requantise)
+        assert isinstance(self.requantise.operator, op.Requantise)
         return self.requantise.operator.how
 
     @property
@@ -163,10 +151,10 @@ def weighed(graph: Graph, pair: Sequence[Sibling], context: Context) -> Taken | 
 def _siblings(graph: Graph, tensor: Tensor) -> Iterator[Sibling]:
     """Yield ungrouped convolutions of 8 or 16 bits on a map, with their requantisation."""
     for node in graph.users(tensor):
-        if not isinstance(node.operator, Conv) or node.operator.groups != 1:
+        if not isinstance(node.operator, op.Conv) or node.operator.groups != 1:
             continue
         user = graph.only_user(node.output)
-        if user is None or not isinstance(user.operator, Requantise):
+        if user is None or not isinstance(user.operator, op.Requantise):
             continue
         if tensor.type in ("int8", "int16") and not _runs_behind(graph, user.output):
             yield Sibling(node, user)
@@ -177,8 +165,10 @@ def _runs_behind(graph: Graph, tensor: Tensor) -> bool:
     user = graph.only_user(tensor)
     if user is None:
         return False
-    largest = isinstance(user.operator, Pool) and user.operator.kind == "max"
-    return largest or isinstance(user.operator, Add | Clamp | Sign | Threshold | Upsample)
+    largest = isinstance(user.operator, op.Pool) and user.operator.kind == "max"
+    return largest or isinstance(
+        user.operator, op.Add | op.Clamp | op.Sign | op.Threshold | op.Upsample
+    )
 
 
 def apart(graph: Graph, pair: Sequence[Sibling], columns: int) -> str | None:
@@ -203,7 +193,9 @@ def apart(graph: Graph, pair: Sequence[Sibling], columns: int) -> str | None:
         return "their results have different sizes"
     if beside(graph, in_order(graph, pair)):
         return None
-    if any(isinstance(user.operator, Concat) for one in pair for user in graph.users(one.result)):
+    if any(
+        isinstance(user.operator, op.Concat) for one in pair for user in graph.users(one.result)
+    ):
         return "their results are concatenated with others"
     if all(one.result.channels % columns for one in pair):
         return "neither ends at a block boundary"
@@ -244,7 +236,7 @@ def in_order(graph: Graph, pair: Sequence[Sibling]) -> list[Sibling]:
     """Return the order in a concatenation, else the largest power of two of channels first."""
     for user in graph.users(pair[0].result):
         places = [_place(user, one.result) for one in pair]
-        if isinstance(user.operator, Concat) and None not in places:
+        if isinstance(user.operator, op.Concat) and None not in places:
             order = sorted(range(len(pair)), key=lambda at: places[at] or 0)
             return [pair[at] for at in order]
     return sorted(pair, key=lambda one: one.result.channels & -one.result.channels, reverse=True)
@@ -263,7 +255,7 @@ def beside(graph: Graph, order: Sequence[Sibling]) -> Node | None:
     if len(users) != 1 or any(graph.is_output(one.result) for one in order):
         return None
     (user,) = users.values()
-    if user.operator != Concat(3) or len({*user.inputs}) != len(user.inputs):
+    if user.operator != op.Concat(3) or len({*user.inputs}) != len(user.inputs):
         return None
     at = user.inputs.index(order[0].result)
     same = user.inputs[at : at + len(order)] == [one.result for one in order]
@@ -303,12 +295,12 @@ def join(graph: Graph, order: Sequence[Sibling]) -> Joined:
     sums = Tensor(f"{name}.sums", shape, first.conv.output.type)
     whole = Tensor(name, shape, result.type, result.scale, result.zero_point, stored=True)
     nodes = [
-        Node(Conv(window), [data, *constants], [sums], sources),
-        Node(Requantise(_stacked(order)), [sums], [whole], sources),
+        Node(op.Conv(window), [data, *constants], [sums], sources),
+        Node(op.Requantise(_stacked(order)), [sums], [whole], sources),
     ]
     slices, at = [], 0
     for one in order if beside(graph, order) is None else ():
-        slices.append(Node(Slice(3, at), [whole], [one.result], one.requantise.sources))
+        slices.append(Node(op.Slice(3, at), [whole], [one.result], one.requantise.sources))
         at += one.result.channels
     return Joined(nodes, slices)
 

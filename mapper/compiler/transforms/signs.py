@@ -7,21 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import (
-    Activation,
-    Conv,
-    Dense,
-    Levels,
-    Node,
-    Operator,
-    Pool,
-    Sign,
-)
+from mapper.compiler.ir.node import Node, Operator
 from mapper.compiler.numerics.binary import applied, signs, steps_of
 from mapper.compiler.numerics.levels import levels_of
 
-ENDS = Sign | Levels
+ENDS = op.Sign | op.Levels
 
 
 def simplify_signs(graph: Graph) -> list[str]:
@@ -51,7 +43,7 @@ def _simplify(graph: Graph, node: Node) -> str | None:
     maker = graph.maker(node.inputs[0])
     if maker is None:
         return None
-    if isinstance(maker.operator, Sign) and isinstance(node.operator, Sign):
+    if isinstance(maker.operator, op.Sign) and isinstance(node.operator, op.Sign):
         scale = maker.operator.scale
         ends = [signs(applied(steps_of(node), value)) for value in (-scale, scale)]
         if (np.asarray(ends[0]) < 0).all() and (np.asarray(ends[1]) > 0).all():
@@ -75,7 +67,7 @@ def _simplify(graph: Graph, node: Node) -> str | None:
 
 
 def _is_max(node: Node) -> bool:
-    return isinstance(node.operator, Pool) and node.operator.kind == "max"
+    return isinstance(node.operator, op.Pool) and node.operator.kind == "max"
 
 
 def _on_tile(graph: Graph, node: Node, pool: Node) -> bool:
@@ -86,9 +78,9 @@ def _on_tile(graph: Graph, node: Node, pool: Node) -> bool:
     maker = graph.maker(node.inputs[0])
     pooled = maker is not None and _is_max(maker)
     layer = graph.maker(maker.inputs[0]) if maker is not None and pooled else maker
-    if layer is None or not isinstance(layer.operator, Conv | Dense):
+    if layer is None or not isinstance(layer.operator, op.Conv | op.Dense):
         return not pooled
-    return not pooled and isinstance(pool.operator, Pool) and not any(pool.operator.window.pad)
+    return not pooled and isinstance(pool.operator, op.Pool) and not any(pool.operator.window.pad)
 
 
 def _swap(graph: Graph, node: Node, pool: Node) -> None:
@@ -106,12 +98,12 @@ def _without(activation: Node, node: Node) -> Operator | None:
     The activation must keep the sign of every number, or clip, which clips levels.
     """
     how, operator = activation.operator, node.operator
-    if not isinstance(how, Activation):
+    if not isinstance(how, op.Activation):
         return None
     slope: Any = activation.inputs[1].value if len(activation.inputs) > 1 else how.slope
-    if isinstance(operator, Sign):
+    if isinstance(operator, op.Sign):
         return operator if np.min(slope) > 0 and how.low < 0 <= how.high else None
-    assert isinstance(operator, Levels)
+    assert isinstance(operator, op.Levels)
     if len(activation.inputs) > 1 or how.slope not in (0.0, 1.0):
         return None
     least = max(how.low, 0.0) if how.slope == 0.0 else how.low
