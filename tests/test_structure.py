@@ -65,7 +65,7 @@ LEVELS: dict[str, list[str]] = {
         "__main__",
     ],
     "mapper.compiler": [
-        "settings stages ir",
+        "settings stages log ir",
         "numerics memory requirements",
         "program frontend quantisation",
         "tiling model",

@@ -10,6 +10,7 @@ from mapper.compiler.codegen.builder import Choices
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Host
 from mapper.compiler.ir.verifier import require_sound
+from mapper.compiler.log import CompileLog
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.multicore.job import CompileJob
 from mapper.compiler.multicore.room import require_room_on_one, require_room_on_several
@@ -28,7 +29,7 @@ from mapper.errors import DoesNotFitError, MapperError
 
 
 def job_of(
-    graph: Graph, shape: NpuShape, settings: CompileSettings, chip: Chip, log: list[str]
+    graph: Graph, shape: NpuShape, settings: CompileSettings, chip: Chip, log: CompileLog
 ) -> CompileJob:
     """Optimise an integer graph and divide it into functions.
 
@@ -41,12 +42,11 @@ def job_of(
         cores = min(chip.usable_count, settings.cores or chip.usable_count)
         if not shape.map_vectors or settings.padding == "stored":
             cores = 1  # these models run on one core
-        context = context_of(shape, choices, settings.reuse, settings.few_channels, cores)
-        log += optimise_integers(graph, context, settings.off)
+        context = context_of(shape, choices, settings.reuse, settings.few_channels, cores, log)
+        optimise_integers(graph, context, settings.off)
         require_sound(graph)
     with stage("partition"):
-        macros, places, told = lay_out(graph, context, settings.off)
-        log += told
+        macros, places = lay_out(graph, context, settings.off)
         if not macros:
             raise MapperError(f"no node runs on a core{_first_reason(graph)}")
     with stage("execution order"):
@@ -86,7 +86,7 @@ def require_room(source: Graph, shape: NpuShape, settings: CompileSettings, chip
     converter = Converter(source, request_of(settings).precision)
     try:
         graph = converter.convert({one: Ends(-1, 1) for one in converter.quantised_tensors()})
-        job = job_of(graph, shape, settings, chip, [])
+        job = job_of(graph, shape, settings, chip, CompileLog())
         if runs_on_one(job, chip):
             require_room_on_one(job)
         else:

@@ -5,20 +5,15 @@ from __future__ import annotations
 from mapper.compiler.codegen.code import CoreCode, Lying
 from mapper.compiler.codegen.placement import plan_weights
 from mapper.compiler.codegen.program import CoreTarget, emitted, require_instructions
+from mapper.compiler.log import CompileLog
 from mapper.compiler.memory.padding import NO_BORDERS, borders_of
-from mapper.compiler.memory.planner import (
-    PlannedMaps,
-    border_log,
-    memory_log,
-    memory_use,
-    plan_memory,
-)
+from mapper.compiler.memory.planner import PlannedMaps, log_memory, memory_use, plan_memory
 from mapper.compiler.multicore.job import CompileJob, Made
 from mapper.compiler.program.links import Place
 from mapper.compiler.stages import stage
 
 
-def on_one_core(job: CompileJob, place: Place, log: list[str]) -> Made:
+def on_one_core(job: CompileJob, place: Place, log: CompileLog) -> Made:
     """Generate the code of a model for one core.
 
     Raises `DoesNotFitError` that names the memory and the layer.
@@ -27,12 +22,10 @@ def on_one_core(job: CompileJob, place: Place, log: list[str]) -> Made:
     macros = partition.macros
     with stage("feature memory"):
         stored = PlannedMaps(macros, partition.written(), partition.read(), places)
-        borders = NO_BORDERS
-        if settings.padding == "stored":
-            borders, told = borders_of(macros, places)
-            log += told
+        stores = settings.padding == "stored"
+        borders = borders_of(macros, places, log) if stores else NO_BORDERS
         regions = plan_memory(stored, shape.columns, shape.map_vectors, settings.reuse, borders)
-        log += memory_log(regions, shape.columns) + border_log(regions, shape.columns)
+        log_memory(regions, shape.columns, log)
     with stage("weight memory"):
         weights = plan_weights(macros, shape, settings.weights)
     with stage("instructions"):

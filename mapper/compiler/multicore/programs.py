@@ -12,6 +12,7 @@ from hw.npu.isa.table import Instruction
 from mapper.compiler.codegen.builder import Choices, MemoryPlan
 from mapper.compiler.codegen.placement import plan_weights
 from mapper.compiler.codegen.program import CoreTarget, Emitted, emitted, require_instructions
+from mapper.compiler.log import CompileLog
 from mapper.compiler.multicore.pieces import ChipPlan, CorePlan
 from mapper.compiler.program.links import Others, Place, freed_for, sent_to
 from mapper.compiler.program.presets import Preset
@@ -36,7 +37,7 @@ class ChipPrograms(NamedTuple):
 
 
 def chip_programs(
-    plan: ChipPlan, shape: NpuShape, choices: Choices, rule: WeightRule, log: list[str]
+    plan: ChipPlan, shape: NpuShape, choices: Choices, rule: WeightRule, log: CompileLog
 ) -> ChipPrograms:
     """Generate the programs of all cores.
 

@@ -18,6 +18,7 @@ from chipsim.npu.mesh_run import MeshTimes, run_mesh
 from mapper.compiler.codegen.code import CoreCode, Lying
 from mapper.compiler.codegen.decoded import program_of
 from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.log import CompileLog
 from mapper.compiler.multicore.costs import PartCosts
 from mapper.compiler.multicore.job import CompileJob, Made
 from mapper.compiler.multicore.meshed import CoreFeeds, HostSide, mesh_chip
@@ -43,7 +44,7 @@ FRAMES = 8
 """Simulated frames per cut."""
 
 
-Ran = list[Tried[tuple[Made, list[str]]]]
+Ran = list[Tried[tuple[Made, CompileLog]]]
 """Simulated cuts, each with the log of its programs."""
 
 
@@ -78,7 +79,7 @@ def runs_on_one(job: CompileJob, chip: Chip) -> bool:
     return len(usable_places(chip)) == 1 or job.settings.cores == 1 or bool(refusal(job))
 
 
-def spread(job: CompileJob, chip: Chip, log: list[str]) -> Made:
+def spread(job: CompileJob, chip: Chip, log: CompileLog) -> Made:
     """Distribute a model over all usable cores of a chip, for the shortest period.
 
     Raises `DoesNotFitError` with the resource that is missing in a core, or in all cores.
@@ -97,9 +98,9 @@ def spread(job: CompileJob, chip: Chip, log: list[str]) -> Made:
     if not all_:
         all_ = _cuts(job, STREAMED, (chip, ports), [])
     best = earliest(all_) if job.settings.objective == "latency" else best_of(all_)
-    made, said = best.made
-    log += said
-    log.append(
+    made, own = best.made
+    log.lines += own.lines
+    log.add(
         f"{len(best.found.pieces)} parts of {len(job.partition.macros)} layers on "
         f"{len(made.codes)} cores: period {best.period:,.0f} cycles per frame, latency "
         f"{best.latency:,}; best of {len(all_)} simulated cuts"
@@ -118,8 +119,8 @@ def _cuts(job: CompileJob, way: Way, where: tuple[Chip, Sequence[Place]], before
     costs = PartCosts(whole, shape, job.choices, way.streams)
     rows = taken_rows(whole, costs.homes, shape.columns)
 
-    def run(found: Grouped) -> Tried[tuple[Made, list[str]]]:
-        log: list[str] = []
+    def run(found: Grouped) -> Tried[tuple[Made, CompileLog]]:
+        log = CompileLog()
         cores = cores_of(vertices_of(whole, *found, shape), chip, ports, job.settings.placement)
         at = [(int(core) % chip.width, int(core) // chip.width) for core in cores]
         made = on_cores(job, list(zip(found.pieces, at, strict=True)), ports, log)
@@ -162,7 +163,7 @@ def _fewer(chip: Chip, places: list[Place]) -> Chip:
 
 
 def on_cores(
-    job: CompileJob, placed: list[tuple[MacroPiece, Place]], ports: Sequence[Place], log: list[str]
+    job: CompileJob, placed: list[tuple[MacroPiece, Place]], ports: Sequence[Place], log: CompileLog
 ) -> Made:
     """Generate the programs of placed pieces. ports : nodes of the host's ports
 

@@ -14,7 +14,7 @@ from mapper.compiler.transforms.estimate import calls, vectors
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
-    return ((node,) for node in graph.nodes if isinstance(node.operator, Add))
+    return ((node,) for node in graph.nodes_of(Add))
 
 
 def legal(graph: Graph, site: Site, context: Context) -> str | None:

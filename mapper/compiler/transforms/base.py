@@ -13,6 +13,7 @@ from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.log import CompileLog
 from mapper.compiler.settings import FewChannels
 from mapper.compiler.transforms.switches import SWITCHES
 
@@ -43,7 +44,7 @@ class Context:
     marked : by pass name, nodes that the pass must not change again
     stored : maps in memory when the macro node under construction runs
     known : results of earlier trials
-    told : log lines about changes that were not applied
+    refused : log texts about changes that the running pass did not apply
     cores : number of cores that share the layers
     """
 
@@ -54,8 +55,9 @@ class Context:
     marked: dict[str, set[Node]] = field(default_factory=dict)
     stored: set[Tensor] = field(default_factory=set)
     known: dict[Any, Any] = field(default_factory=dict)
-    told: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
     cores: int = 1
+    log: CompileLog = field(default_factory=CompileLog)
 
     def mark(self, name: str, node: Node) -> None:
         self.marked.setdefault(name, set()).add(node)
@@ -98,10 +100,10 @@ class Pass:
         return f"{self.name}: {what}{'' if gain is None else said(gain, self.measured)}"
 
 
-def sweep(one: Pass, graph: Graph, context: Context) -> list[str]:
-    """Apply a pass wherever it is legal and profitable, until nothing changes; return the log."""
-    told: list[str] = []
-    changed = True
+def sweep(one: Pass, graph: Graph, context: Context) -> bool:
+    """Apply a pass wherever it is legal and profitable, until nothing changes; return whether
+    anything changed."""
+    before, changed = len(context.log.lines), True
     while changed:
         changed = False
         for site in list(one.sites(graph, context)):
@@ -111,11 +113,12 @@ def sweep(one: Pass, graph: Graph, context: Context) -> list[str]:
             gain = one.gain(graph, site, context)
             if one.weighed and (gain is None or gain.cycles <= 0):
                 continue
-            told.append(one.line(one.apply(graph, site, context), gain))
+            context.log.add(one.line(one.apply(graph, site, context), gain))
             changed = True
-    told += [f"{one.name}: {line}" for line in context.told]
-    context.told.clear()
-    return told
+    applied = len(context.log.lines) > before
+    context.log.lines += [f"{one.name}: {line}" for line in context.refused]
+    context.refused.clear()
+    return applied
 
 
 def said(gain: Taken, measured: bool) -> str:

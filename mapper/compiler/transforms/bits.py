@@ -13,29 +13,26 @@ from mapper.compiler.ir.node import Conv, Node, Quantise, Requantise, Sign, Thre
 from mapper.compiler.ir.requantisation import Multiplier, Requantisation
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.numerics.binary import Thresholds
+from mapper.compiler.transforms.base import Context
 
 MAKES = Sign | Threshold
 
 
-def pack_bits(graph: Graph, has_unit: bool) -> list[str]:
-    """Store maps as bits if only binary layers read them.
-
-    has_unit : whether cores multiply bits
-    """
-    told = []
+def pack_bits(graph: Graph, context: Context) -> None:
+    """Store maps as bits if only binary layers read them."""
+    log = context.log
     for maker in [node for node in graph.nodes if makes_signs(node)]:
         tensor = maker.output
-        if not has_unit:
-            told.append(f"{maker.label}: in bytes, because the core has no binary unit")
+        if not context.shape.binary:
+            log.add(f"{maker.label}: in bytes, because the core has no binary unit")
         elif not _legal(graph, tensor):
-            told.append(f"{maker.label}: in bytes, because layers that are not binary read it")
+            log.add(f"{maker.label}: in bytes, because layers that are not binary read it")
         else:
             tensor.type = "bits"
-            told += [f"{node.label}: {_calls(node)}" for node in graph.users(tensor)]
-    for node in graph.nodes:
-        if isinstance(node.operator, Conv) and node.inputs[0].type == "bits":
+            log.lines += [f"{node.label}: {_calls(node)}" for node in graph.users(tensor)]
+    for node in graph.nodes_of(Conv):
+        if node.inputs[0].type == "bits":
             node.inputs[1].type = "bits"
-    return told
 
 
 def makes_signs(node: Node) -> bool:

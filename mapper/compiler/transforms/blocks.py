@@ -18,28 +18,29 @@ from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph, take_instead
 from mapper.compiler.ir.node import Node, Window
 from mapper.compiler.ir.requantisation import Multiplier, Requantisation
-from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.ir.tensor import Tensor, constant
+from mapper.compiler.transforms.base import Context
 from mapper.compiler.transforms.split_groups import block_diagonal
 from mapper.errors import MapperError
 
 ALIKE = (op.Add, op.Clamp, op.Copy, op.Pool, op.Requantise, op.Upsample)
 """Operators whose result channels correspond to their input channels."""
+BY_HOST = op.Host | op.Quantise | op.Windows
+"""Operators that the host computes."""
 Cuts = dict[Tensor, set[int]]
 """Channels before which a block is filled up; may include the end of the map."""
 
 
-def whole_blocks(graph: Graph, size: int) -> list[str]:
-    """Align all parts to blocks; return the log.
-
-    size : channels per block
+def whole_blocks(graph: Graph, context: Context) -> None:
+    """Align all parts to blocks.
 
     Raises `MapperError` that names a layer which cannot read maps with padding channels.
     """
+    size, log = context.shape.columns, context.log
     if not any(_loose(node, size) for node in graph.nodes):
-        return []
-    told = [*_between_host_and_parts(graph, size)]
-    cuts = _cuts(graph, size)
-    told += _without_gaps_for_the_host(graph, cuts, size)
+        return
+    log.lines += _between_host_and_parts(graph, size)
+    log.lines += _without_gaps_for_the_host(graph, _cuts(graph, size), size)
     cuts = _cuts(graph, size)
     for node in graph.nodes:
         _fill(node, cuts, size)
@@ -47,8 +48,7 @@ def whole_blocks(graph: Graph, size: int) -> list[str]:
         channels = tensor.channels
         tensor.of_model = tuple(_slots(channels, cuts[tensor], size).tolist())
         tensor.shape = (*tensor.shape[:3], _width(channels, cuts[tensor], size))
-        told.append(f"{tensor.name}: {channels} -> {tensor.channels} channels, aligned to blocks")
-    return told
+        log.add(f"{tensor.name}: {channels} -> {tensor.channels} channels, aligned to blocks")
 
 
 def _loose(node: Node, size: int) -> bool:
@@ -137,21 +137,14 @@ def _width(channels: int, cuts: set[int], size: int) -> int:
 def _hosted(graph: Graph) -> set[Tensor]:
     """Return the maps that the host computes."""
     made = {view.tensor for view in graph.inputs.values()}
-    for node in graph.nodes:
-        if isinstance(node.operator, op.Host | op.Quantise | op.Windows):
-            made |= set(node.outputs)
-    return made
+    return made.union(*(node.outputs for node in graph.nodes_of(BY_HOST)))
 
 
 def _between_host_and_parts(graph: Graph, size: int) -> Iterator[str]:
     """Insert moves after maps of the host that need padding channels."""
     hosted, cuts = _hosted(graph), _cuts(graph, size)
     for tensor in [one for one in cuts if one in hosted and cuts[one]]:
-        users = [
-            node
-            for node in graph.users(tensor)
-            if not isinstance(node.operator, op.Host | op.Quantise | op.Windows)
-        ]
+        users = [node for node in graph.users(tensor) if not isinstance(node.operator, BY_HOST)]
         made = _moved(graph, tensor, min(graph.nodes.index(node) for node in users))
         for node in users:
             node.inputs = [made if one is tensor else one for one in node.inputs]
@@ -182,12 +175,12 @@ def _moved(graph: Graph, tensor: Tensor, at: int) -> Tensor:
     count, name = tensor.channels, f"{tensor.name}.moved"
     wide: Any = "int32" if tensor.bits == 8 else "int64"
     sums = Tensor(f"{name}.sums", tensor.shape, wide)
-    made = Tensor(name, tensor.shape, tensor.type, tensor.scale, tensor.zero_point, stored=True)
+    made = tensor.like(name, tensor.shape)
     ones = np.eye(count, dtype=np.int64).reshape(count, 1, 1, count)
     bias = np.full(count, -tensor.zero_point, np.int64)
     constants = [
-        Tensor(f"{name}.weights", ones.shape, tensor.type, value=ones),
-        Tensor(f"{name}.bias", bias.shape, wide, value=bias),
+        constant(f"{name}.weights", ones, tensor.type),
+        constant(f"{name}.bias", bias, wide),
     ]
     factor = Multiplier(np.full(count, 1 << 23), np.full(count, 23))
     how = Requantisation(factor, tensor.zero_point, tensor.low, tensor.high)
@@ -230,8 +223,7 @@ def _fill_layer(node: Node, operator: op.Conv, cuts: Cuts, size: int) -> None:
         return
     taken, results = (_slots(one.channels, cuts[one], size) for one in (data, made))
     wide, high = (_width(one.channels, cuts[one], size) for one in (data, made))
-    weights = node.inputs[1].value
-    assert weights is not None
+    weights = node.inputs[1].numbers
     if _is_depthwise(node):
         whole = np.zeros((high, *weights.shape[1:]), weights.dtype)
         whole[results] = weights
@@ -243,27 +235,20 @@ def _fill_layer(node: Node, operator: op.Conv, cuts: Cuts, size: int) -> None:
         node.operator = replace(operator, groups=1)
     node.inputs[1] = replace(node.inputs[1], shape=whole.shape, value=whole)
     if len(node.inputs) > 2:
-        bias = node.inputs[2].value
-        assert bias is not None
-        node.inputs[2] = replace(
-            node.inputs[2], shape=(high,), value=_spread(bias, results, high, 0)
-        )
+        bias = node.inputs[2]
+        value = _spread(bias.numbers, results, high, 0)
+        node.inputs[2] = replace(bias, shape=(high,), value=value)
 
 
 def _filled(how: Requantisation, made: Tensor, cuts: set[int], size: int) -> Requantisation:
     """Return factors with padding channels, whose values are arbitrary because their sums are 0."""
     slots, width = _slots(made.channels, cuts, size), _width(made.channels, cuts, size)
 
-    def factors(one: Multiplier) -> Multiplier:
-        return Multiplier(*(
-            _spread(np.asarray(each), slots, width, np.asarray(each).flat[0]) for each in one
-        ))  # fmt: skip
+    def spread(values: Any) -> NDArray[Any]:
+        return _spread(np.asarray(values), slots, width, np.asarray(values).flat[0])
 
-    return how._replace(
-        factor=factors(how.factor),
-        offset=_spread(np.asarray(how.offset), slots, width, 0),
-        negative=None if how.negative is None else factors(how.negative),
-    )
+    offset = _spread(np.asarray(how.offset), slots, width, 0)
+    return how.changed(spread)._replace(offset=offset)
 
 
 def _spread(values: NDArray[Any], slots: NDArray[np.int64], width: int, rest: Any) -> NDArray[Any]:

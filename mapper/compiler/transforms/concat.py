@@ -7,11 +7,12 @@ shares memory.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
 
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import Clamp, Concat, Node, Operator, Pool, Requantise
-from mapper.compiler.ir.requantisation import Int64, Multiplier, Requantisation
-from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.ir.node import Clamp, Concat, Node, Operator, Requantise
 from mapper.compiler.transforms.base import Context, Pass, Site, Taken
 
 CHANNELS = 3
@@ -19,11 +20,9 @@ CHANNELS = 3
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
     """Yield concatenations with the only user of their result."""
-    for node in graph.nodes:
-        if isinstance(node.operator, Concat):
-            user = graph.only_user(node.output)
-            if user is not None:
-                yield node, user
+    for node in graph.nodes_of(Concat):
+        if (user := graph.only_user(node.output)) is not None:
+            yield node, user
 
 
 def legal(graph: Graph, site: Site, context: Context) -> str | None:
@@ -39,13 +38,9 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
         return "a part has other users"
     if isinstance(user.operator, Requantise):
         # only averaging has a factor per pixel, the same for all parts
-        return (
-            None
-            if user.operator.how.factor.m0.ndim < CHANNELS
-            else "its factors vary between pixels"
-        )
-    largest = isinstance(user.operator, Pool) and user.operator.kind == "max"
-    if largest or isinstance(user.operator, Clamp):
+        by_pixel = user.operator.how.factor.m0.ndim >= CHANNELS
+        return "its factors vary between pixels" if by_pixel else None
+    if user.is_max_pool or isinstance(user.operator, Clamp):
         return None
     return "no max pooling, activation or requantisation follows"
 
@@ -73,10 +68,7 @@ def parted(node: Node, user: Node) -> list[Node]:
     made, first = [], 0
     for number, tensor in enumerate(node.inputs):
         shape = (*user.output.shape[:CHANNELS], tensor.channels)
-        how = user.output
-        part = Tensor(
-            f"{how.name}.{number + 1}", shape, how.type, how.scale, how.zero_point, stored=True
-        )
+        part = user.output.like(f"{user.output.name}.{number + 1}", shape)
         operator = _of_channels(user.operator, first, tensor.channels)
         made.append(Node(operator, [tensor, *user.inputs[1:]], [part], user.sources))
         first += tensor.channels
@@ -87,17 +79,11 @@ def _of_channels(operator: Operator, first: int, count: int) -> Operator:
     """Return an operator for a range of channels."""
     if not isinstance(operator, Requantise):
         return operator
-    how: Requantisation = operator.how
 
-    def some(values: Int64) -> Int64:
-        return values if values.ndim == 0 else values[first : first + count]
+    def some(values: Any) -> Any:
+        return values if np.ndim(values) == 0 else values[first : first + count]
 
-    def factors(one: Multiplier) -> Multiplier:
-        return Multiplier(some(one.m0), some(one.n))
-
-    negative = None if how.negative is None else factors(how.negative)
-    offset = how.offset if isinstance(how.offset, int) else some(how.offset)
-    return Requantise(how._replace(factor=factors(how.factor), offset=offset, negative=negative))
+    return Requantise(operator.how.changed(some))
 
 
 def apply(graph: Graph, site: Site, context: Context) -> str:

@@ -20,7 +20,7 @@ from mapper.compiler.transforms.base import Context, Pass, Site, Taken
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
     """Yield host nodes that read no map."""
-    return ((n,) for n in graph.nodes if isinstance(n.operator, Host) and not n.inputs)
+    return ((node,) for node in graph.nodes_of(Host) if not node.inputs)
 
 
 def legal(graph: Graph, site: Site, context: Context) -> str | None:
@@ -64,12 +64,10 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     return node.label
 
 
-def folded(graph: Graph) -> list[str]:
-    """Return the log of constant folding in the front end."""
-    return [
-        CONSTANTS.line(f"{kind} {name!r}", Taken(0, size))
-        for name, (kind, size) in graph.folded.items()
-    ]
+def log_folded(graph: Graph, context: Context) -> None:
+    """Log the constant folding in the front end."""
+    for name, (kind, size) in graph.folded.items():
+        context.log.add(CONSTANTS.line(f"{kind} {name!r}", Taken(0, size)))
 
 
 CONSTANTS = Pass(

@@ -18,9 +18,7 @@ NAME = "copy"
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
-    for node in graph.nodes:
-        if isinstance(node.operator, Copy) and not context.is_marked(NAME, node):
-            yield (node,)
+    return ((node,) for node in graph.nodes_of(Copy) if not context.is_marked(NAME, node))
 
 
 def legal(graph: Graph, site: Site, context: Context) -> str | None:
@@ -48,16 +46,14 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     return f"{node.output.name}: also stored by {maker.label}"
 
 
-def load_rest(graph: Graph, context: Context) -> list[str]:
-    """Turn all other copies into loads and stores; return the log."""
-    told = []
+def load_rest(graph: Graph, context: Context) -> None:
+    """Turn all other copies into loads and stores."""
     for (node,) in list(sites(graph, context)):
         context.mark(NAME, node)
         if node.output.type == "bits":
             continue  # the ALU cannot move bits: the layer stores them twice
         context.mark(ALONE, node)
-        told.append(f"{node.output.name}: loaded from {node.inputs[0].name} and stored")
-    return told
+        context.log.add(f"{node.output.name}: loaded from {node.inputs[0].name} and stored")
 
 
 COPY = Pass(

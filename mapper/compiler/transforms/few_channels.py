@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import Node, Operator, Window
-from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.ir.node import Node, Window
+from mapper.compiler.ir.tensor import Tensor, constant
 from mapper.compiler.memory.layouts import WORD_VECTORS, plane_words
 from mapper.compiler.memory.planner import blocks_of, pixel_vectors
 from mapper.compiler.numerics.windows import GROUP, columns_of_kernels
@@ -77,10 +77,9 @@ class WindowChoice(NamedTuple):
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
     """Yield convolutions that are the only user of a map from the host."""
     inputs = [view.tensor for view in graph.inputs.values()]
-    inputs += [node.output for node in graph.nodes if isinstance(node.operator, op.Quantise)]
+    inputs += [node.output for node in graph.nodes_of(op.Quantise)]
     for tensor in inputs:
-        node = graph.only_user(tensor)
-        if node is not None and isinstance(node.operator, op.Conv):
+        if (node := graph.only_user(tensor, op.Conv)) is not None:
             yield (node,)
 
 
@@ -102,7 +101,7 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
     if context.few_channels == "core" and ways.why:
         if not context.is_marked(NAME, node):
             context.mark(NAME, node)
-            context.told.append(f"{node.label}: no windows by the window unit: {ways.why}")
+            context.refused.append(f"{node.label}: no windows by the window unit: {ways.why}")
         return ways.why
     return None
 
@@ -151,7 +150,7 @@ def _choice(graph: Graph, node: Node, context: Context) -> WindowChoice:
             way, why = choice, ""
         context.known[key] = WindowChoice(way, why, ways)
         if way == "off":
-            context.told.append(f"{node.label}: {ways.said(way)}{why}")
+            context.refused.append(f"{node.label}: {ways.said(way)}{why}")
     found: WindowChoice = context.known[key]
     return found
 
@@ -270,31 +269,22 @@ def _make(graph: Graph, node: Node, way: Way) -> None:
     if way == "off":
         return
     tensor, weights, window = node.inputs[0], node.inputs[1], _window(node)
-    assert weights.value is not None
     made, flat = (
-        (op.WindowColumns(window), columns_of_kernels(weights.value))
+        (op.WindowColumns(window), columns_of_kernels(weights.numbers))
         if way == "core"
-        else (op.Windows(window), weights.value.reshape(len(weights.value), 1, 1, -1))
+        else (op.Windows(window), weights.numbers.reshape(weights.shape[0], 1, 1, -1))
     )
     tensor.planes, tensor.stored = way == "core", way == "core"
-    result = Tensor(
-        f"{tensor.name}.windows", (1, node.output.height, node.output.width, flat.shape[3]),
-        tensor.type, tensor.scale, tensor.zero_point, stored=way == "host",
-    )  # fmt: skip
-    _insert(graph, node, made, tensor, result)
+    shape = (1, node.output.height, node.output.width, flat.shape[3])
+    result = tensor.like(f"{tensor.name}.windows", shape, stored=way == "host")
+    graph.nodes.insert(graph.nodes.index(node), Node(made, [tensor], [result], node.sources))
     node.operator = op.Conv(Window((1, 1)))
-    node.inputs[:2] = [result, Tensor(weights.name, flat.shape, weights.type, value=flat)]
+    node.inputs[:2] = [result, constant(weights.name, flat, weights.type)]
 
 
 def _window(node: Node) -> Window:
     assert isinstance(node.operator, op.Conv)
     return node.operator.window
-
-
-def _insert(graph: Graph, node: Node, made: Operator, tensor: Tensor, result: Tensor) -> None:
-    """Insert a node that builds windows before the convolution that reads them."""
-    at = graph.nodes.index(node)
-    graph.nodes.insert(at, Node(made, [tensor], [result], node.sources))
 
 
 FEW_CHANNELS = Pass(

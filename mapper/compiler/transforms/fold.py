@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.ir import node as op
-from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.graph import Graph, part_of
 from mapper.compiler.ir.node import Node, Operator, Window
-from mapper.compiler.ir.parts import part_of
-from mapper.compiler.ir.requantisation import Multiplier, Requantisation
-from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.ir.requantisation import Requantisation
+from mapper.compiler.ir.tensor import Tensor, constant
 from mapper.compiler.transforms.base import Context, Pass, Site, Taken
 from mapper.compiler.transforms.few_channels import make_windows
 
@@ -127,21 +126,16 @@ def chain_of(graph: Graph, node: Node) -> Chain | None:
     """Return the chain that begins at a convolution, None if its inner maps have other users."""
     if not isinstance(node.operator, op.Conv):
         return None
-    first, pool = _values(graph, node), None
-    user = graph.only_user(first[-1].output)
-    if user is not None and isinstance(user.operator, op.Pool):
-        pool, user = user, graph.only_user(user.output)
-    if user is None or not isinstance(user.operator, op.Conv):
-        return None
-    return Chain(first, pool, _values(graph, user))
+    first = _values(graph, node)
+    pool = graph.only_user(first[-1].output, op.Pool)
+    user = graph.only_user((pool or first[-1]).output, op.Conv)
+    return None if user is None else Chain(first, pool, _values(graph, user))
 
 
 def _values(graph: Graph, conv: Node) -> list[Node]:
     """Return a convolution and the elementwise nodes after it."""
     found = [conv]
-    while (user := graph.only_user(found[-1].output)) is not None:
-        if not isinstance(user.operator, op.Requantise | op.Clamp):
-            break
+    while (user := graph.only_user(found[-1].output, op.Requantise | op.Clamp)) is not None:
         found.append(user)
     return found
 
@@ -232,8 +226,8 @@ def folded(chain: Chain, count: int) -> list[Node]:
         source = chain.pool
         if pooled > 1:
             between = _wide(nodes, between, pooled)
-        shape = (*source.output.shape[:2], source.output.width // count, between.channels)
-        result = _like(source.output, shape, stored=False)
+        width = source.output.width // count
+        result = _folded(source.output, *source.output.shape[:2], width, between.channels)
         nodes.append(Node(source.operator, [between], [result], source.sources))
         between = result
     return nodes + _taken(chain.second, between, count)
@@ -244,7 +238,7 @@ def _wide(nodes: list[Node], tensor: Tensor, count: int) -> Tensor:
     tensor.stored = True
     frames, rows, columns, channels = tensor.shape
     shape = (frames, rows, columns * count, channels // count)
-    result = _like(tensor, shape, name=f"{tensor.name}.columns")
+    result = tensor.like(f"{tensor.name}.columns", shape, stored=False)
     nodes.append(Node(op.Unfold(count), [tensor], [result], ()))
     return result
 
@@ -263,8 +257,7 @@ def _made(part: list[Node], count: int, pooled: int) -> list[Node]:
     steps = conv.output.width // whole
     right = max(0, (steps - 1) * whole * sw + wide - data.width - window.pad.left)
     over = Window((kh, wide), (sh, whole * sw), window.pad._replace(right=right), window.dilation)
-    weights = conv.inputs[1].value
-    assert weights is not None
+    weights = conv.inputs[1].numbers
     kernels = np.zeros((pooled, count, len(weights), kh, wide, weights.shape[3]), weights.dtype)
     for block in range(pooled):
         for number in range(count):
@@ -279,8 +272,7 @@ def _taken(part: list[Node], data: Tensor, count: int) -> list[Node]:
     conv = part[0]
     taken = _Walk.of(conv, count)
     assert taken is not None
-    weights = conv.inputs[1].value
-    assert weights is not None
+    weights = conv.inputs[1].numbers
     outputs, kh, _, channels = weights.shape
     kernels = np.zeros(
         (taken.results, outputs, kh, taken.window.size[1], count, channels), weights.dtype
@@ -314,7 +306,7 @@ def _values_of(
             if isinstance(changed, op.Requantise):
                 changed = op.Requantise(_repeated(changed.how, source.output.channels, times))
         frames, rows, wide, channels = source.output.shape
-        made = _like(source.output, (frames, rows, wide // columns, channels * times))
+        made = _folded(source.output, frames, rows, wide // columns, channels * times)
         nodes.append(Node(changed, inputs, [made], source.sources))
     return nodes
 
@@ -322,10 +314,8 @@ def _values_of(
 def _constants(conv: Node, kernels: NDArray[Any], times: int) -> Iterator[Tensor]:
     """Yield the weights, and the bias repeated for each column."""
     weights, bias = conv.inputs[1:]
-    assert bias.value is not None
-    yield Tensor(weights.name, kernels.shape, weights.type, value=kernels)
-    whole = np.tile(bias.value, times)
-    yield Tensor(bias.name, whole.shape, bias.type, value=whole)
+    yield constant(weights.name, kernels, weights.type)
+    yield constant(bias.name, np.tile(bias.numbers, times), bias.type)
 
 
 def _repeated(how: Requantisation, channels: int, times: int) -> Requantisation:
@@ -334,19 +324,12 @@ def _repeated(how: Requantisation, channels: int, times: int) -> Requantisation:
     def each(values: Any) -> Any:
         return np.tile(values, times) if np.shape(values) == (channels,) else values
 
-    def factors(one: Multiplier) -> Multiplier:
-        return Multiplier(*map(each, one))
-
-    negative = None if how.negative is None else factors(how.negative)
-    return how._replace(factor=factors(how.factor), offset=each(how.offset), negative=negative)
+    return how.changed(each)
 
 
-def _like(tensor: Tensor, shape: tuple[int, ...], stored: bool = False, name: str = "") -> Tensor:
+def _folded(tensor: Tensor, *shape: int) -> Tensor:
     """Return a map with the same numbers in another shape."""
-    return Tensor(
-        name or f"{tensor.name}.folded", shape, tensor.type, tensor.scale, tensor.zero_point,
-        stored=stored,
-    )  # fmt: skip
+    return tensor.like(f"{tensor.name}.folded", shape, stored=False)
 
 
 def _gain(graph: Graph, node: Node, context: Context) -> Taken | None:
@@ -354,8 +337,7 @@ def _gain(graph: Graph, node: Node, context: Context) -> Taken | None:
     assert chain is not None
     nodes, kept = folded(chain, _count(chain, context.shape)), list(graph.nodes)
     result, more = chain.second[-1].output, []
-    user = graph.only_user(result)
-    if user is not None and isinstance(user.operator, op.Pool):
+    if (user := graph.only_user(result, op.Pool)) is not None:
         result, more = user.output, [user]
     before, after = (_trial(graph, [*one, *more], result, context) for one in (chain.nodes, nodes))
     if before is None or after is None:

@@ -24,24 +24,17 @@ LAST = op.Upsample | op.Sign | op.Threshold
 ELSEWHERE = (op.Host, op.Windows, op.WindowColumns, op.Quantise, *SHARES)
 
 
-def fuse(
-    graph: Graph, whole: bool = True, context: Context | None = None, told: list[str] | None = None
-) -> list[Macro]:
+def fuse(graph: Graph, whole: bool = True, context: Context | None = None) -> list[Macro]:
     """Return the macro nodes of an integer graph, in an executable order.
 
     whole : fuse all operators that can run on the same tile; else only requantisation of sums
-    context : core whose tiles must fit, if any; told : receives the log
+    context : core whose tiles must fit, if any
     """
-    known, told = context or Context(), [] if told is None else told
+    known = context or Context()
     macros: list[Macro] = []
     taken: set[Node] = set()
     known.stored = {view.tensor for view in graph.inputs.values()}
-    hosted = (
-        node
-        for node in graph.nodes
-        if isinstance(node.operator, op.Host | op.Windows | op.Quantise)
-    )
-    known.stored |= {node.output for node in hosted}
+    known.stored |= {node.output for node in graph.nodes_of(op.Host | op.Windows | op.Quantise)}
     for node in graph.nodes:
         if isinstance(node.operator, SHARES):
             known.stored |= set(node.outputs)
@@ -54,10 +47,10 @@ def fuse(
             if not (whole or needed) or legal(graph, site, known) is not None:
                 break
             if context is not None and not needed and not _fits(macro, follower, context):
-                told.append(f"{FUSE.name}: {follower.label}: separate, {TOO_LARGE}")
+                known.log.add(f"{FUSE.name}: {follower.label}: separate, {TOO_LARGE}")
                 break
             if not needed:
-                told.append(FUSE.line(_joined(site), gain(graph, site, known)))
+                known.log.add(FUSE.line(_joined(site), gain(graph, site, known)))
             macro.nodes.append(follower)
         macro.sign = _sign_beside(graph, macro)
         copies = [
@@ -78,8 +71,7 @@ def fuse(
 
 def _windows_of(graph: Graph, node: Node) -> Node | None:
     """Return the node whose windows the window unit builds while it loads a map."""
-    maker = graph.maker(node.inputs[0])
-    return maker if maker is not None and isinstance(maker.operator, op.WindowColumns) else None
+    return graph.maker(node.inputs[0], op.WindowColumns)
 
 
 ALONE = "copies alone"

@@ -13,7 +13,7 @@ from mapper.compiler.transforms.estimate import of_each_channel
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
-    return ((node,) for node in graph.nodes if isinstance(node.operator, PadMap))
+    return ((node,) for node in graph.nodes_of(PadMap))
 
 
 def legal(graph: Graph, site: Site, context: Context) -> str | None:
@@ -29,7 +29,7 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
         return "the padded map has several users"
     if isinstance(user.operator, Conv):
         return None if value == 0 else "a convolution pads with zeros"
-    if not isinstance(user.operator, Pool) or user.operator.kind != "max":
+    if not isinstance(user.operator, Pool) or not user.is_max_pool:
         return "no convolution or max pooling follows"
     reach, window = user.operator.window.reach, user.operator.window
     sides = [one + other for one, other in zip(window.pad, node.operator.pad, strict=True)]

@@ -16,11 +16,9 @@ from mapper.compiler.transforms.estimate import vectors
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
     """Yield max pooling after requantisation or the bounds of an activation."""
-    for node in graph.nodes:
-        if not isinstance(node.operator, Pool) or node.operator.kind != "max":
-            continue
-        maker = graph.maker(node.inputs[0])
-        if maker is not None and isinstance(maker.operator, Requantise | Clamp):
+    for node in graph.nodes_of(Pool):
+        maker = graph.maker(node.inputs[0], Requantise | Clamp)
+        if maker is not None and node.is_max_pool:
             yield node, maker
 
 
@@ -38,10 +36,9 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
     before = graph.maker(maker.inputs[0])
     if isinstance(maker.operator, Clamp):
         known = before is not None and isinstance(before.operator, Requantise)
-        alone = graph.only_user(maker.inputs[0]) is maker
-        return (
-            None if known and alone else "no requantisation with a single user precedes the bounds"
-        )
+        if known and graph.only_user(maker.inputs[0]) is maker:
+            return None
+        return "no requantisation with a single user precedes the bounds"
     if before is None or not isinstance(before.operator, Conv):
         return "no convolution precedes it"
     if graph.only_user(before.output) is not maker:
@@ -70,10 +67,8 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     taken = maker.inputs[0]
     if isinstance(maker.operator, Clamp):
         told = f"{node.label}: before the bounds of {maker.label}"
-    pooled = Tensor(
-        f"{node.output.name}.{'sums' if taken.bits > 16 else 'pooled'}", node.output.shape,
-        taken.type, taken.scale, taken.zero_point,
-    )  # fmt: skip
+    name = f"{node.output.name}.{'sums' if taken.bits > 16 else 'pooled'}"
+    pooled = taken.like(name, node.output.shape, stored=False)
     node.inputs, maker.inputs = [taken], [pooled]
     node.outputs, maker.outputs = [pooled], node.outputs
     at = graph.nodes.index(maker)

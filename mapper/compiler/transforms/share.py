@@ -19,9 +19,8 @@ HOST = Host | Quantise | Windows
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
-    for node in graph.nodes:
-        if isinstance(node.operator, Concat | Slice) and not context.is_marked(NAME, node):
-            yield (node,)
+    both = graph.nodes_of(Concat | Slice)
+    return ((node,) for node in both if not context.is_marked(NAME, node))
 
 
 def _parts(node: Node) -> list[Tensor]:
@@ -50,9 +49,8 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     return f"{node.label}: its parts share one region"
 
 
-def copy_parts(graph: Graph, context: Context) -> list[str]:
-    """Give separate regions to the parts of nodes that do not share; return the log."""
-    told = []
+def copy_parts(graph: Graph, context: Context) -> None:
+    """Give separate regions to the parts of nodes that do not share."""
     for (node,) in list(sites(graph, context)):
         context.mark(NAME, node)
         if any(one.type == "bits" for one in _parts(node)):
@@ -68,16 +66,13 @@ def copy_parts(graph: Graph, context: Context) -> list[str]:
         else:
             node.inputs = [one.output for one in made]
             graph.nodes[at:at] = made
-        told += [
-            f"{node.label}: {one.inputs[0].name} has a separate region, and is copied"
-            for one in made
-        ]
-    return told
+        for one in made:
+            text = f"{one.inputs[0].name} has a separate region, and is copied"
+            context.log.add(f"{node.label}: {text}")
 
 
 def _copied(part: Tensor, number: int, node: Node) -> Node:
-    name = f"{part.name}.part{number}"
-    copy = Tensor(name, part.shape, part.type, part.scale, part.zero_point, stored=True)
+    copy = part.like(f"{part.name}.part{number}", part.shape)
     return Node(Copy(), [part], [copy], node.sources)
 
 

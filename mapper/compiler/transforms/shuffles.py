@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Activation, Affine, Conv, Node, Pool, Window
 from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.transforms.base import Context
 from mapper.compiler.transforms.split_groups import block_diagonal
 
 Order = NDArray[np.int64]
@@ -36,14 +37,12 @@ def order_of(node: Node) -> Order | None:
     flat = weights.reshape(weights.shape[0], -1)
     order = flat.argmax(1)
     one = np.eye(len(flat), dtype=flat.dtype)
-    return (
-        order if np.array_equal(flat, one[order]) and np.unique(order).size == len(flat) else None
-    )
+    permutes = np.array_equal(flat, one[order]) and np.unique(order).size == len(flat)
+    return order if permutes else None
 
 
-def fold_shuffles(graph: Graph) -> list[str]:
-    """Fold permutations into other layers; return a log line for each."""
-    told = []
+def fold_shuffles(graph: Graph, context: Context) -> None:
+    """Fold permutations into other layers."""
     for node in [node for node in graph.nodes if order_of(node) is not None]:
         order = order_of(node)
         assert order is not None
@@ -65,8 +64,8 @@ def fold_shuffles(graph: Graph) -> list[str]:
         layer = found[-1]
         layer.sources = (*layer.sources, *node.sources)
         graph.remove(node, node.inputs[0])
-        told.append(f"{node.sources[0]!r}: channel permutation, into {layer.label}")
-    return told
+        text = f"channel permutation, into {layer.label}"
+        context.log.add(f"shuffles: {node.sources[0]!r}: {text}")
 
 
 def _is_each(node: Node) -> bool:
@@ -122,15 +121,13 @@ def _take(node: Node, order: Order) -> None:
     if isinstance(node.operator, Conv) and not _is_each(node):
         _ungroup(node)
         weights = node.inputs[1]
-        assert weights.value is not None
-        node.inputs[1] = replace(weights, value=np.ascontiguousarray(weights.value[..., back]))
+        node.inputs[1] = replace(weights, value=np.ascontiguousarray(weights.numbers[..., back]))
     else:
         node.inputs[1:] = [_chosen(one, back) for one in node.inputs[1:]]
 
 
 def _chosen(constant: Tensor, order: Order) -> Tensor:
-    value = constant.value
-    assert value is not None
+    value = constant.numbers
     return replace(constant, value=value[order]) if value.shape[0] == len(order) else constant
 
 
@@ -139,7 +136,6 @@ def _ungroup(node: Node) -> None:
     if not isinstance(operator, Conv) or operator.groups == 1 or _is_each(node):
         return
     weights = node.inputs[1]
-    assert weights.value is not None
-    value = block_diagonal(weights.value, operator.groups)
+    value = block_diagonal(weights.numbers, operator.groups)
     node.inputs[1] = replace(weights, shape=value.shape, value=value)
     node.operator = replace(operator, groups=1)

@@ -17,13 +17,14 @@ from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Node, Window
 from mapper.compiler.ir.requantisation import Multiplier, Requantisation
-from mapper.compiler.ir.tensor import Pad, Tensor
+from mapper.compiler.ir.tensor import Pad, Tensor, constant
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.transforms.base import Context, Pass, Site, Taken
 
 WORTH_A_TRIAL = 4.0
 """Matrix calls that may be added per vector that is not loaded; above this, joining gains
 nothing."""
+RUN_BEHIND = op.Add | op.Clamp | op.Pool | op.Sign | op.Threshold | op.Upsample
 
 
 class Sibling(NamedTuple):
@@ -119,7 +120,7 @@ def _best(graph: Graph, site: Site, context: Context) -> Gain | None:
             return Gain(taken, order)
         context.known[key] = None
         names = ", ".join(one.conv.label for one in order)
-        context.told.append(f"{names}: not joined, because the feature memory is too small")
+        context.refused.append(f"{names}: not joined, because the feature memory is too small")
     return None
 
 
@@ -153,22 +154,16 @@ def _siblings(graph: Graph, tensor: Tensor) -> Iterator[Sibling]:
     for node in graph.users(tensor):
         if not isinstance(node.operator, op.Conv) or node.operator.groups != 1:
             continue
-        user = graph.only_user(node.output)
-        if user is None or not isinstance(user.operator, op.Requantise):
-            continue
-        if tensor.type in ("int8", "int16") and not _runs_behind(graph, user.output):
+        user = graph.only_user(node.output, op.Requantise)
+        whole = user is not None and tensor.type in ("int8", "int16")
+        if user is not None and whole and not _runs_behind(graph, user.output):
             yield Sibling(node, user)
 
 
 def _runs_behind(graph: Graph, tensor: Tensor) -> bool:
     """Return whether an operator would run on the same tiles, but not after a slice."""
-    user = graph.only_user(tensor)
-    if user is None:
-        return False
-    largest = isinstance(user.operator, op.Pool) and user.operator.kind == "max"
-    return largest or isinstance(
-        user.operator, op.Add | op.Clamp | op.Sign | op.Threshold | op.Upsample
-    )
+    user = graph.only_user(tensor, RUN_BEHIND)
+    return user is not None and (user.is_max_pool or not isinstance(user.operator, op.Pool))
 
 
 def apart(graph: Graph, pair: Sequence[Sibling], columns: int) -> str | None:
@@ -282,18 +277,18 @@ def join(graph: Graph, order: Sequence[Sibling]) -> Joined:
     assert dilation is not None
     window = _grown(first.window, size, dilation)
     assert window is not None
-    weights = np.concatenate([_padded(one.conv.inputs[1].value, size) for one in order])
+    weights = np.concatenate([_padded(one.conv.inputs[1].numbers, size) for one in order])
     bias = np.concatenate([_channels(one.conv.inputs[2].value, one) for one in order])
     sources = tuple(dict.fromkeys(name for one in order for name in one.conv.sources))
     data, result = first.conv.inputs[0], first.result
     shape = (1, *result.shape[1:3], len(bias))
     constants = [
-        Tensor(first.conv.inputs[1].name, weights.shape, first.conv.inputs[1].type, value=weights),
-        Tensor(first.conv.inputs[2].name, bias.shape, first.conv.inputs[2].type, value=bias),
+        constant(one.name, value, one.type)
+        for one, value in zip(first.conv.inputs[1:], (weights, bias), strict=True)
     ]
     name = "+".join(one.result.name for one in order)
     sums = Tensor(f"{name}.sums", shape, first.conv.output.type)
-    whole = Tensor(name, shape, result.type, result.scale, result.zero_point, stored=True)
+    whole = result.like(name, shape)
     nodes = [
         Node(op.Conv(window), [data, *constants], [sums], sources),
         Node(op.Requantise(_stacked(order)), [sums], [whole], sources),
@@ -305,8 +300,7 @@ def join(graph: Graph, order: Sequence[Sibling]) -> Joined:
     return Joined(nodes, slices)
 
 
-def _padded(weights: NDArray[np.int64] | None, size: tuple[int, int]) -> NDArray[np.int64]:
-    assert weights is not None
+def _padded(weights: NDArray[np.int64], size: tuple[int, int]) -> NDArray[np.int64]:
     rows, columns = (
         (large - small) // 2 for large, small in zip(size, weights.shape[1:3], strict=True)
     )

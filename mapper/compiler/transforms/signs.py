@@ -12,32 +12,37 @@ from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Node, Operator
 from mapper.compiler.numerics.binary import applied, signs, steps_of
 from mapper.compiler.numerics.levels import levels_of
+from mapper.compiler.transforms.base import Context
 
 ENDS = op.Sign | op.Levels
 
 
-def simplify_signs(graph: Graph) -> list[str]:
-    """Remove nodes that do not change signs and levels; return the log.
+def simplify_signs(graph: Graph, context: Context) -> bool:
+    """Remove nodes that do not change signs and levels; return whether there were any.
 
     Sign, Add 0.1, Sign becomes one sign; activations are removed, or clip levels; max pooling moves
     before the sign. Factors and offsets before signs are a separate pass.
     """
-    told = []
+    found = False
     changed = True
     while changed:
         changed = False
-        for node in [node for node in graph.nodes if isinstance(node.operator, ENDS)]:
-            line = _simplify(graph, node)
-            if line:
-                told.append(line)
-                changed = True
-    return told
+        for node in graph.nodes_of(ENDS):
+            if line := _simplify(graph, node):
+                context.log.add(f"signs: {line}")
+                found = changed = True
+    return found
 
 
 def _simplify(graph: Graph, node: Node) -> str | None:
     """Apply one change before or after a sign; return its log line, or None."""
     user = graph.only_user(node.output)
-    if user is not None and _is_max(user) and len(node.inputs) == 1 and _on_tile(graph, node, user):
+    if (
+        user is not None
+        and user.is_max_pool
+        and len(node.inputs) == 1
+        and _on_tile(graph, node, user)
+    ):
         _swap(graph, node, user)
         return f"{user.label}: before {node.label}"
     maker = graph.maker(node.inputs[0])
@@ -66,17 +71,13 @@ def _simplify(graph: Graph, node: Node) -> str | None:
     return f"{maker.label}: into {node.label}"
 
 
-def _is_max(node: Node) -> bool:
-    return isinstance(node.operator, op.Pool) and node.operator.kind == "max"
-
-
 def _on_tile(graph: Graph, node: Node, pool: Node) -> bool:
     """Return whether pooling can move before a sign.
 
     The sums of a layer are pooled on its tile, at most once and without padding.
     """
     maker = graph.maker(node.inputs[0])
-    pooled = maker is not None and _is_max(maker)
+    pooled = maker is not None and maker.is_max_pool
     layer = graph.maker(maker.inputs[0]) if maker is not None and pooled else maker
     if layer is None or not isinstance(layer.operator, op.Conv | op.Dense):
         return not pooled
