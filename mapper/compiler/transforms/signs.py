@@ -36,13 +36,8 @@ def simplify_signs(graph: Graph, context: Context) -> bool:
 
 def _simplify(graph: Graph, node: Node) -> str | None:
     """Apply one change before or after a sign; return its log line, or None."""
-    user = graph.only_user(node.output)
-    if (
-        user is not None
-        and user.is_max_pool
-        and len(node.inputs) == 1
-        and _on_tile(graph, node, user)
-    ):
+    user = graph.only_user(node.output, op.Pool) if len(node.inputs) == 1 else None
+    if user is not None and user.is_max_pool and _on_tile(graph, node, user):
         _swap(graph, node, user)
         return f"{user.label}: before {node.label}"
     maker = graph.maker(node.inputs[0])

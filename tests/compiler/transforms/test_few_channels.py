@@ -16,11 +16,11 @@ from mapper.compiler.ir.tensor import Pad, Tensor
 from mapper.compiler.numerics.windows import columns_of_kernels, columns_of_windows
 from mapper.compiler.requirements import require_core
 from mapper.compiler.settings import CompileSettings, FewChannels
-from mapper.compiler.transforms.base import Context, Taken, Trial, sweep
+from mapper.compiler.transforms.base import Context, Taken, Trial
 from mapper.compiler.transforms.few_channels import FEW_CHANNELS
 from mapper.errors import DoesNotFitError, MapperError
 from tests.compiler.networks import SAME, Builder
-from tests.compiler.transforms.test_integer_passes import kinds, same
+from tests.compiler.transforms.test_integer_passes import kinds, same, swept
 
 WINDOWS = {
     "7x7 with stride 2": Window((7, 7), (2, 2), Pad(3, 3, 3, 3)),
@@ -45,7 +45,7 @@ def weighing(
 
 def window_inputs(graph: Graph, choice: FewChannels, how: Context) -> list[str]:
     how.few_channels = choice
-    return sweep(FEW_CHANNELS, graph, how)
+    return swept(FEW_CHANNELS, graph, how)
 
 
 def windowed(graph: Graph, choice: FewChannels = "host") -> list[str]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mapper.compiler.ir.graph import Graph
+from mapper.compiler.transforms.base import Context
 from mapper.compiler.transforms.registry import optimise
 from tests.compiler.models import agree, computed, read, values_of
 from tests.storage.formats.onnx_models import model, node
@@ -44,17 +45,19 @@ def kinds(graph: Graph) -> list[str]:
 def with_and_without(made: Any, folder: Path, name: str) -> tuple[Graph, list[str]]:
     """Return the graph with all passes, and its log; check both graphs against the model."""
     plain = read(made, folder)
-    told = optimise(plain, off=[name])
-    assert not any(line.startswith(f"{name}:") for line in told)
+    context = Context()
+    optimise(plain, [name], context)
+    assert not any(line.startswith(f"{name}:") for line in context.log.lines)
     agree(plain, made)
     graph = read(made, folder)
-    told = optimise(graph)
+    context = Context()
+    optimise(graph, context=context)
     agree(graph, made)
     values = values_of(made, seed=3)
     for output, array in computed(plain, values).items():
         other = computed(graph, values)[output]
         assert np.abs(array - other).max() <= 1e-5 * np.abs(array).max()
-    return graph, [line.partition(";")[0] for line in told]
+    return graph, [line.partition(";")[0] for line in context.log.lines]
 
 
 # -- batch normalisation ---------------------------------------------------------------------------
@@ -243,7 +246,8 @@ def test_leaky_activations_without_a_layer_get_one(tmp_path: Path) -> None:
     nodes = [node("Add", "x x", "a"), node("PRelu", "a s")]
     made = model(nodes, {"s": normal(6, 1, 1)}, MAP)
     graph = read(made, tmp_path)
-    told = optimise(graph)
+    context = Context()
+    optimise(graph, context=context)
     agree(graph, made)
     assert kinds(graph) == ["add", "conv", "activation"]
-    assert told == ["'n_y' (activation): as a depthwise convolution"]
+    assert context.log.lines == ["'n_y' (activation): as a depthwise convolution"]

@@ -12,15 +12,16 @@ from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Conv, Node, Pool, Unfold, Window
 from mapper.compiler.ir.tensor import Pad, Tensor
+from mapper.compiler.log import CompileLog
 from mapper.compiler.memory.padding import outer
 from mapper.compiler.memory.regions import Place, lanes_of, share
 from mapper.compiler.numerics.execute import run_graph
 from mapper.compiler.numerics.reference import INTEGER
-from mapper.compiler.transforms.base import Context, Taken, Trial, sweep
+from mapper.compiler.transforms.base import Context, Taken, Trial
 from mapper.compiler.transforms.fold import FOLD
 from tests.compiler.networks import SAME, Builder
 from tests.compiler.programs import compared, compiled
-from tests.compiler.transforms.test_integer_passes import kinds, same
+from tests.compiler.transforms.test_integer_passes import kinds, same, swept
 
 SHAPE = NPU_SHAPES["npu"]
 FIVE = Window((5, 5), (1, 1), Pad(2, 2, 2, 2))
@@ -47,7 +48,7 @@ def weighing(trial: Trial) -> Context:
 
 
 def fold(graph: Graph) -> list[str]:
-    return sweep(FOLD, graph, weighing(Calls()))
+    return swept(FOLD, graph, weighing(Calls()))
 
 
 def two_layers(
@@ -151,7 +152,7 @@ def test_folding_without_gain_or_room_is_skipped(what: str) -> None:
     else:
         how = weighing(Calls())
         how.fits = lambda _: False
-    made = same(NETWORKS["not pooled"], lambda graph: sweep(FOLD, graph, how), changed=False)
+    made = same(NETWORKS["not pooled"], lambda graph: swept(FOLD, graph, how), changed=False)
     assert "unfold" not in kinds(made)
 
 
@@ -165,7 +166,7 @@ def test_columns_of_a_pixel_are_pixels_of_the_same_region() -> None:
     found = run_graph(graph, {data: numbers}, INTEGER, [made])[made]
     np.testing.assert_array_equal(found[0, :, 1::2], numbers[0, :, :, 16:])
     graph.nodes += [Node(Conv(SAME), [made], [Tensor("z", (1, 2, 6, 1), "int32")], ())]
-    places, _ = share(graph, lanes_of(SHAPE))
+    places = share(graph, lanes_of(SHAPE), CompileLog())
     assert places == {made: Place(data, columns=2)}
     assert outer(Pad(1, 1, 1, 1), made, places[made]) == Pad()
 
@@ -192,7 +193,7 @@ def test_trials_do_not_change_the_model() -> None:
     """A trial does not leave the map of the host in planes."""
 
     def change(graph: Graph) -> list[str]:
-        return sweep(FOLD, graph, Context(SHAPE, Calls(), few_channels="core"))
+        return swept(FOLD, graph, Context(SHAPE, Calls(), few_channels="core"))
 
     made = same(NETWORKS["two columns, pooled"], change)
     (view,) = made.inputs.values()

@@ -14,7 +14,7 @@ from mapper.compiler.ir.node import Conv, Pool, Slice, Window
 from mapper.compiler.ir.tensor import Pad
 from mapper.compiler.numerics.execute import run_graph
 from mapper.compiler.numerics.reference import INTEGER
-from mapper.compiler.transforms.base import Context, Taken, sweep
+from mapper.compiler.transforms.base import Context, Pass, Taken, sweep
 from mapper.compiler.transforms.concat import CONCAT
 from mapper.compiler.transforms.siblings import SIBLINGS
 from mapper.compiler.transforms.split_groups import SPLIT_GROUPS, block_diagonal, join_groups
@@ -34,17 +34,26 @@ class Fewer:
         return Taken(100 * len(convolutions), 10 * len(convolutions))
 
 
+def swept(one: Pass, graph: Graph, context: Context) -> list[str]:
+    """Run a pass; return its log."""
+    sweep(one, graph, context)
+    return context.log.lines
+
+
 def join_siblings(graph: Graph, context: Context | None = None) -> list[str]:
-    return sweep(SIBLINGS, graph, context or Context(trial=Fewer()))
+    return swept(SIBLINGS, graph, context or Context(trial=Fewer()))
 
 
 def concatenate_last(graph: Graph) -> list[str]:
-    return sweep(CONCAT, graph, Context(trial=Fewer()))
+    return swept(CONCAT, graph, Context(trial=Fewer()))
 
 
 def place_groups(graph: Graph, split: bool = True) -> list[str]:
     context = Context()
-    return (sweep(SPLIT_GROUPS, graph, context) if split else []) + join_groups(graph, context)
+    if split:
+        sweep(SPLIT_GROUPS, graph, context)
+    join_groups(graph, context)
+    return context.log.lines
 
 
 def same(build: Builder, change: Callable[[Graph], list[str]], changed: bool = True) -> Graph:
