@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mapper.compiler.ir.graph import CHANNELS_FIRST, Graph, View, four_axes
 from mapper.compiler.ir.node import ASKED, Host, Node, Operator
 from mapper.compiler.ir.stored import Stored, stored_constant
-from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.ir.tensor import Tensor, constant
 from mapper.compiler.numerics.hosted import session_of
 from mapper.errors import MapperError
 from mapper.monitoring.resources import default_memory
@@ -45,10 +45,10 @@ AS_IT_IS = ModelSource()
 Value = NDArray[Any] | View
 Evaluator = Callable[[OnnxNode, list[Any]], list[NDArray[Any]]]
 """Evaluates a node of constants."""
-Made = Value | list[Value] | None
+Made = Value | list[Value] | str | None
 Handler = Callable[["Reader", OnnxNode, list[Any]], Made]
 """Adds graph nodes for an ONNX node and its inputs; returns one value per result, or the only
-value. None if the host computes it.
+value. If the host computes it, the reason, or None for the usual one.
 """
 
 NAMES_CLASSES = frozenset({"ZipMap"})
@@ -244,7 +244,7 @@ class Reader:
             raise MapperError(
                 f"NaN or infinite numbers in its {role}; train or export the model again"
             )
-        return Tensor(f"{node.name}.{role}", value.shape, value=value)
+        return constant(f"{node.name}.{role}", value)
 
     def _take(self, node: OnnxNode) -> None:
         names = list(node.proto.input)
@@ -283,7 +283,8 @@ class Reader:
         if node.kind in NAMES_CLASSES:
             self.graph.left_out.append(node.name)
             self.unread |= set(node.proto.output)
-        elif made_here is None:
+        elif made_here is None or isinstance(made_here, str):
+            self.why = made_here or self.why
             self._host(node, inputs)
         else:
             results = made_here if isinstance(made_here, list) else [made_here]

@@ -57,6 +57,8 @@ def computed(
     made = None if node.name in reader.keep else compute(reader, plain(node, kind), inputs)
     if isinstance(made, View):
         return made
+    if isinstance(made, str):
+        reader.why = made
     kept = {k: v for k, v in node.attributes.items() if k not in NOT_OF_ONNX}
     return reader.host(kind, node, inputs, kept)
 
@@ -180,16 +182,9 @@ def one_map(kind: str, compute: Handler) -> Handler:
     return handler
 
 
-def on_host(kind: str) -> Handler:
-    """Return a handler that computes in real numbers on the host, and quantises the result."""
-
-    def handler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
-        x, x_scale, x_zero, y_scale, y_zero = filled(inputs, 5)
-        data = real(reader, node, x, scale_of(x_scale, x_zero))
-        made = computed(reader, node, kind, lambda *_: None, [data])
-        return quantised(reader, node, made, scale_of(y_scale, y_zero))
-
-    return handler
+def on_host(*_: Any) -> Made:
+    """Leave a node to the host, which computes in real numbers."""
+    return None
 
 
 def qlinear_concat(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
@@ -211,8 +206,7 @@ def whole_sums(axis: int, kind: str, compute: Handler) -> Handler:
     def handler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
         x, w, x_zero, w_zero = filled(inputs, 4)
         if not isinstance(x, View) or isinstance(w, View) or isinstance(w_zero, View):
-            reader.why = "its weights are not constant: export with constant folding"
-            return None
+            return "its weights are not constant: export with constant folding"
         if x.tensor.type == "float32":
             return _of_host(reader, node, inputs)
         if isinstance(x_zero, View):
@@ -246,7 +240,7 @@ def whole_sums(axis: int, kind: str, compute: Handler) -> Handler:
         made = compute(reader, plain(node, kind), [data, weights])
         if not isinstance(made, View):
             del reader.graph.nodes[begun:]
-            return None
+            return made
         remember(reader, begun, weights=kept)
         sums = quantised(reader, node, made, Scale(1.0, 0, "int32"))
         sums.tensor.name += ".stored"
@@ -298,7 +292,8 @@ def moving(compute: Handler) -> Handler:
         split_by = reader.host_parts if node.name in reader.keep else partial(compute, reader)
         parts = split_by(plain(node, node.kind), [map_, *rest])
         if not isinstance(parts, list):
-            raise MapperError(f"{reader.why}; put DequantizeLinear before it")
+            why = parts if isinstance(parts, str) else reader.why
+            raise MapperError(f"{why}; put DequantizeLinear before it")
         found: list[Value] = []
         for part, name in zip(parts, node.proto.output, strict=True):
             assert isinstance(part, View)  # part of a map
@@ -325,8 +320,7 @@ MOVING = {
     "Pad": moving(pad),
     "Slice": moving(cut),
     "Split": moving(split),
-    "DepthToSpace": moving(lambda *_: None),
-    "SpaceToDepth": moving(lambda *_: None),
+    **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), moving(on_host)),
 }
 QOPERATORS: dict[str, Handler] = {
     "QLinearConv": qlinear_conv,
@@ -338,22 +332,13 @@ QOPERATORS: dict[str, Handler] = {
     "QLinearAveragePool": one_map("AveragePool", pool),
     "QLinearGlobalAveragePool": one_map("GlobalAveragePool", pool),
     "QLinearLeakyRelu": one_map("LeakyRelu", activation),
-    "QLinearSigmoid": on_host("Sigmoid"),
-    "QLinearSoftmax": on_host("Softmax"),
+    "QLinearSigmoid": one_map("Sigmoid", on_host),
+    "QLinearSoftmax": one_map("Softmax", on_host),
     "ConvInteger": whole_sums(0, "Conv", conv),
     "MatMulInteger": whole_sums(1, "MatMul", matmul),
     "Cast": cast,
 }
 VIEWS = frozenset(
-    {
-        "Flatten",
-        "Reshape",
-        "Squeeze",
-        "Unsqueeze",
-        "Transpose",
-        "Identity",
-        "Dropout",
-        "Shape",
-        "Size",
-    }
-)
+    {"Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout", "Shape",
+     "Size"}
+)  # fmt: skip

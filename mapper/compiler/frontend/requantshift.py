@@ -36,8 +36,7 @@ def whole_numbers(reader: Reader) -> bool:
 def requant_shift(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     data, factor, offset = inputs
     if not isinstance(data, View) or isinstance(factor, View) or isinstance(offset, View):
-        reader.why = "its factors are not constant"
-        return None
+        return "its factors are not constant"
     data = _real(reader, node, data, 0)
     channels = data.tensor.channels
     levels, signed = (int(_number(node, name)) for name in ("n_levels_out", "signed"))
@@ -59,17 +58,11 @@ def requant_shift(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     mul, add = (np.rint(np.ldexp(one, -spare)).astype(np.int64) for one in (mul, add))
     low = -(levels // 2) if signed else 0
     zero_point = -128 if low + levels > 128 else 0
-    how = Requantisation(
-        Multiplier(mul, shift - spare),
-        zero_point,
-        low + zero_point,
-        low + levels - 1 + zero_point,
-        "up",
-        offset=add,
-    )
-    made = Tensor(
-        str(node.proto.output[0]), data.tensor.shape, "int8", 1.0, zero_point, stored=True
-    )
+    low += zero_point
+    factor = Multiplier(mul, shift - spare)
+    how = Requantisation(factor, zero_point, low, low + levels - 1, "up", offset=add)
+    name = str(node.proto.output[0])
+    made = Tensor(name, data.tensor.shape, "int8", 1.0, zero_point, stored=True)
     reader.graph.nodes.append(Node(Requantise(how), [data.tensor], [made], (node.name,)))
     return data._replace(tensor=made)
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph, View
@@ -31,6 +30,9 @@ from mapper.compiler.quantisation.exact import (
 from mapper.compiler.quantisation.layers import (
     ACCUMULATOR,
     WeightLayer,
+    constants_of,
+    finite_weights,
+    real_bias,
     require_whole_sums,
     scales_for_bias,
 )
@@ -100,8 +102,7 @@ class Converter(ScalePlan):
 
     def _view(self, view: View) -> View:
         """Return a view of stored integers, or of real numbers that the host computed."""
-        maker = self.source.maker(view.tensor)
-        if maker is not None and isinstance(maker.operator, op.Host):
+        if self.source.maker(view.tensor, op.Host) is not None:
             return view
         return view._replace(tensor=self.stored[view.tensor])
 
@@ -132,11 +133,8 @@ class Converter(ScalePlan):
             made = op.Add(factors, low, high, self.precision.rounding)
             self.made.nodes.append(Node(made, inputs, [result], sources))
         elif is_mean(node):
-            operator = node.operator
-            assert isinstance(operator, op.Pool)
-            rounding = self.precision.rounding
             self.made.nodes += mean_nodes(
-                operator, inputs[0], result, (low, high), rounding, sources
+                node.operator, inputs[0], result, (low, high), self.precision.rounding, sources
             )
         elif isinstance(node.operator, op.Activation):
             if len(node.inputs) > 1 or node.operator.slope not in (0.0, 1.0):
@@ -180,15 +178,11 @@ class Converter(ScalePlan):
         chain, found = self.exact.chains.get(id(node)), self.exact.kernels(node)
         if chain is None and (found is None or slope_of(self.covered[id(node)]) is not None):
             return False
-        data, weights, bias = self.stored[node.inputs[0]], node.inputs[1], np.zeros(())
-        assert weights.value is not None
-        if not np.isfinite(weights.value).all():
-            raise MapperError(f"{node.label}: its weights are not finite")
+        data, weights = self.stored[node.inputs[0]], finite_weights(node)
         if found is None:
-            stored, scales = quantised_weights(weights.value, data.bits, self.precision.per_channel)
+            stored, scales = quantised_weights(weights, data.bits, self.precision.per_channel)
             found = stored, scales.astype(np.float64)
-        if len(node.inputs) > 2:
-            bias = np.asarray(node.inputs[2].value, np.float64)
+        bias = real_bias(node)
         stored, unit = found[0], data.scale * found[1]
         whole = folded_bias(np.zeros(stored.shape[0]), stored, data.zero_point)
         bounds = require_whole_sums(stored, whole, data.bits, node.label)
@@ -197,11 +191,7 @@ class Converter(ScalePlan):
         self.made.nodes.append(
             Node(
                 node.operator,
-                [
-                    data,
-                    Tensor(weights.name, stored.shape, data.type, value=stored),
-                    Tensor(f"{node.sources[0]}.bias", whole.shape, "int32", value=whole),
-                ],
+                [data, *constants_of(node, stored, whole, data.type, "int32")],
                 [last],
                 node.sources,
             )
@@ -246,15 +236,9 @@ class Converter(ScalePlan):
         self, node: Node, follower: Node | None, result: Tensor, sources: tuple[str, ...]
     ) -> None:
         data = self.stored[node.inputs[0]]
-        weights, bits = node.inputs[1], data.bits
-        assert weights.value is not None
-        if not np.isfinite(weights.value).all():
-            raise MapperError(f"{node.label}: its weights are not finite")
-        stored, scales = quantised_weights(weights.value, bits, self.precision.per_channel)
-        bias: NDArray[Any] = np.zeros(stored.shape[0])
-        if len(node.inputs) > 2:
-            assert node.inputs[2].value is not None
-            bias = node.inputs[2].value.astype(np.float64)
+        weights, bits = finite_weights(node), data.bits
+        stored, scales = quantised_weights(weights, bits, self.precision.per_channel)
+        bias = real_bias(node)
         least = scales_for_bias(bias, data, result, stored[0].size)
         coarser = int((least > scales).sum())
         # Channels without effect, as training leaves them, would need a shift beyond the largest.
@@ -262,14 +246,14 @@ class Converter(ScalePlan):
         # limit.
         least = np.maximum(least, 2 * LEAST_FACTOR * result.scale / data.scale)
         if self.precision.per_channel and (least > scales).any():
-            stored, scales = quantised_weights(weights.value, bits, True, least)
+            stored, scales = quantised_weights(weights, bits, True, least)
             if coarser and stored.any():
                 self.notes.append(
                     f"{node.label}: weights of some channels ({coarser}) are tiny compared with "
                     "their bias and get larger steps, so that the bias fits an accumulator"
                 )
         if not stored.any():
-            largest = float(np.abs(weights.value).max(initial=0))
+            largest = float(np.abs(weights).max(initial=0))
             self.notes.append(
                 f"layer {node.sources[0]!r}: its weights "
                 + (f"of {largest:.3g} or less quantise to zero" if largest else "are zero")
@@ -282,10 +266,7 @@ class Converter(ScalePlan):
         whole = folded_bias(half_away(bias), stored, data.zero_point)
         wide: Type = "int32" if bits == 8 else "int64"
         sums = Tensor(f"{result.name}.sums", node.output.shape, wide)
-        constants = [
-            Tensor(weights.name, stored.shape, data.type, value=stored),
-            Tensor(f"{node.sources[0]}.bias", whole.shape, wide, value=whole),
-        ]
+        constants = constants_of(node, stored, whole, data.type, wide)
         conv = Node(node.operator, [data, *constants], [sums], sources)
         low, high = bounds_of(follower, result)
         slope, rounding = slope_of(follower), self.precision.rounding

@@ -61,8 +61,8 @@ class ExactLayers:
         self.scales: dict[Tensor, Scaling] = {}
         for node in graph.nodes:
             found = {self.scales.get(tensor) for tensor in node.inputs}
-            pool = isinstance(node.operator, op.Pool) and node.operator.kind == "max"
-            moves = isinstance(node.operator, op.Concat | op.Slice | op.Upsample) or pool
+            moves = isinstance(node.operator, op.Concat | op.Slice | op.Upsample)
+            moves |= node.is_max_pool
             if isinstance(node.operator, ENDS):
                 scale = node.operator.scale
                 zero = 0 if isinstance(node.operator, op.Sign) else node.operator.stored_zero
@@ -142,7 +142,7 @@ def _clips_at_levels(node: Node, scaling: Scaling) -> bool:
 def _chain(graph: Graph, layer: Node) -> Chain | None:
     pools: list[Node] = []
     node = graph.only_user(layer.output)
-    while node is not None and isinstance(node.operator, op.Pool) and node.operator.kind == "max":
+    while node is not None and isinstance(node.operator, op.Pool) and node.is_max_pool:
         if pools or any(node.operator.window.pad):
             return None  # sums can only be pooled on their tile
         pools.append(node)
@@ -162,10 +162,10 @@ def exact_tails(graph: Graph) -> dict[str, str]:
         if layers.kernels(node) is None or node.inputs[0] not in layers.scales:
             continue
         stop: list[Node] = []
-        one = graph.only_user(node.output)
-        while one is not None and isinstance(one.operator, op.Affine | op.Activation):
+        last = node.output
+        while (one := graph.only_user(last, op.Affine | op.Activation)) is not None:
             stop.append(one)
-            last, one = one.output, graph.only_user(one.output)
+            last = one.output
         if stop and (graph.is_output(last) or _only_host(graph, last)):
             names = (name for one in stop for name in one.sources)
             found |= dict.fromkeys(names, "it only scales whole sums, which a core would round")

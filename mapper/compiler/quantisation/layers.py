@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mapper.compiler.ir.node import Node, Requantise
 from mapper.compiler.ir.requantisation import Requantisation
-from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.ir.tensor import Tensor, Type, constant
 from mapper.compiler.numerics.formulas import (
     accumulator_bound,
     rounding_shift,
@@ -50,17 +50,14 @@ class WeightLayer:
     @property
     def bias(self) -> Int64:
         """Bias including the folded zero point of the input; int64, shape (outputs,)."""
-        value = self.conv.inputs[2].value
-        assert value is not None
-        return value
+        return self.conv.inputs[2].numbers
 
     def set_bias(self, bias: Int64) -> None:
         """Replace the folded bias, and adapt the shift before the multiplier.
 
         Raises `MapperError` that names layer and channel if sums no longer fit an accumulator.
         """
-        weights, bits = self.conv.inputs[1].value, self.conv.inputs[0].bits
-        assert weights is not None
+        weights, bits = self.conv.inputs[1].numbers, self.conv.inputs[0].bits
         assert isinstance(self.requantise.operator, Requantise)
         fitted, shift = fitted_bias(weights, bias, bits, self.conv.label)
         how = requantisation(self.requantise.operator.how, self, shift)
@@ -102,6 +99,30 @@ def fitted_bias(weights: Int64, bias: Int64, bits: int, where: str) -> tuple[Int
         if needed <= shift:
             return fitted, shift
         shift = needed
+
+
+def finite_weights(node: Node) -> NDArray[Any]:
+    """Return the real weights of a layer; raise `MapperError` for NaN and infinite ones."""
+    weights = node.inputs[1].numbers
+    if not np.isfinite(weights).all():
+        raise MapperError(f"{node.label}: its weights are not finite")
+    return weights
+
+
+def real_bias(node: Node) -> NDArray[np.float64]:
+    """Return the real bias of a layer, shape (outputs,); zeros if it has none."""
+    if len(node.inputs) < 3:
+        return np.zeros(node.inputs[1].shape[0])
+    return np.asarray(node.inputs[2].numbers, np.float64)
+
+
+def constants_of(node: Node, weights: Int64, bias: Int64, kind: Type, wide: Type) -> list[Tensor]:
+    """Return the integer weights and bias of a layer as tensors.
+
+    kind, wide : types of the weights and of the bias
+    """
+    names = node.inputs[1].name, f"{node.sources[0]}.bias"
+    return [constant(names[0], weights, kind), constant(names[1], bias, wide)]
 
 
 def require_whole_sums(weights: Int64, bias: Int64, bits: int, where: str) -> Int64:

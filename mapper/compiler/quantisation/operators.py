@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mapper.compiler.ir.node import Activation, Node, Pool, Requantise
+from mapper.compiler.ir.node import Activation, Node, Operator, Pool, Requantise
 from mapper.compiler.ir.requantisation import Requantisation, Rounding
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.numerics.formulas import quantise, saturating_multiplier
@@ -38,13 +38,14 @@ def slope_of(activation: Node | None) -> Any:
 
 
 def mean_nodes(
-    operator: Pool, data: Tensor, result: Tensor, bounds: tuple[int, int], rounding: Rounding,
+    operator: Operator, data: Tensor, result: Tensor, bounds: tuple[int, int], rounding: Rounding,
     sources: tuple[str, ...],
 ) -> list[Node]:  # fmt: skip
     """Return sums over windows minus zero points, and their requantisation.
 
     At borders, averages may include fewer pixels; then each pixel has a factor.
     """
+    assert isinstance(operator, Pool)
     count = pixels(data.height, data.width, operator.window)
     whole = operator.window.size[0] * operator.window.size[1]
     over = np.full_like(count, whole) if operator.count_pad else count

@@ -39,19 +39,13 @@ def without_scales(graph: Graph) -> list[Tensor]:
         if not isinstance(node.operator, COMPUTED) or node.output.type != "float32":
             continue
         for tensor in node.inputs:
-            maker = graph.maker(tensor)
-            from_cores = maker is not None and isinstance(maker.operator, COMPUTED | op.Dequantise)
-            if tensor.value is None and not from_cores:
+            from_cores = graph.maker(tensor, COMPUTED | op.Dequantise)
+            if tensor.value is None and from_cores is None:
                 found[tensor] = None
-        follower = graph.only_user(node.output)
-        joined = follower is not None and isinstance(follower.operator, op.Activation | op.Quantise)
-        if not joined or (isinstance(node.operator, op.Activation) and _is_activation(follower)):
+        joined = op.Quantise if _is(node, op.Activation) else op.Activation | op.Quantise
+        if graph.only_user(node.output, joined) is None:
             found[node.output] = None
     return list(found)
-
-
-def _is_activation(node: Node | None) -> bool:
-    return node is not None and isinstance(node.operator, op.Activation)
 
 
 class Rest:
@@ -80,15 +74,14 @@ class Rest:
             if weights is None or node.output.type != "float32":
                 continue
             if isinstance(stored_weights(made, node), str):
-                assert weights.value is not None
-                values, scales = quantised_weights(weights.value, BITS, self.per_channel)
+                values, scales = quantised_weights(weights.numbers, BITS, self.per_channel)
                 wide = scales.reshape(-1, *(1,) * (values.ndim - 1))
                 tensor = replace(weights, value=values.astype(np.float32) * wide)
                 node.inputs[1] = tensor
                 made.quantised[tensor] = Stored(values, scales, np.zeros((), np.int64), 0)
         whys: dict[str, str] = {}
-        stored = {node.inputs[0]: node.output for node in made.nodes if _is(node, op.Quantise)}
-        stored |= {node.output: node.inputs[0] for node in made.nodes if _is(node, op.Dequantise)}
+        stored = {node.inputs[0]: node.output for node in made.nodes_of(op.Quantise)}
+        stored |= {node.output: node.inputs[0] for node in made.nodes_of(op.Dequantise)}
         join(made, whys)
         for node in made.nodes:
             if not isinstance(node.operator, op.Host) and node.output.type == "float32":

@@ -44,20 +44,13 @@ class ScalePlan:
             for view in self.source.inputs.values()
             if view.tensor not in self.exact.hosted
         ]
-        return (
-            inputs
-            + [
-                tensor
-                for node in self.source.nodes
-                for tensor in (self.from_host(node) if isinstance(node.operator, op.Host) else ())
-            ]
-            + [
-                self.result(node)
-                for node in self.own_nodes()
-                if self.result(node) not in self.exact.scales
-                and self.exact.whole_scale(node) is None
-            ]
-        )
+        for node in self.source.nodes_of(op.Host):
+            inputs += self.from_host(node)
+        return inputs + [
+            self.result(node)
+            for node in self.own_nodes()
+            if self.result(node) not in self.exact.scales and self.exact.whole_scale(node) is None
+        ]
 
     def from_host(self, node: Node) -> list[Tensor]:
         """Return the results of a host node that cores read."""
@@ -79,9 +72,10 @@ class ScalePlan:
         """Return the activation that is part of a node's requantisation, None if there is none."""
         if not isinstance(node.operator, COMPUTES) and not is_mean(node):
             return None
-        user = self.source.only_user(node.output)
-        if user is None or not isinstance(user.operator, op.Activation):
+        user = self.source.only_user(node.output, op.Activation)
+        if user is None:
             return None
+        assert isinstance(user.operator, op.Activation)
         plain = len(user.inputs) == 1 and user.operator.slope in (0.0, 1.0)
         return user if plain or isinstance(node.operator, op.Conv | op.Dense) else None
 
@@ -100,10 +94,9 @@ class ScalePlan:
             result = self.result(node)
             group.setdefault(result, [result])
             moves = isinstance(node.operator, op.Concat | op.Slice | op.Upsample | op.Activation)
-            if moves or (isinstance(node.operator, op.Pool) and not is_mean(node)):
-                for tensor in (
-                    node.inputs[:1] if not isinstance(node.operator, op.Concat) else node.inputs
-                ):
+            if moves or node.is_max_pool:
+                joins = isinstance(node.operator, op.Concat)
+                for tensor in node.inputs if joins else node.inputs[:1]:
                     merged = group.setdefault(tensor, [tensor])
                     if merged is not group[result]:
                         merged += group[result]
@@ -138,7 +131,7 @@ class ScalePlan:
         found = {}
         inputs = {view.tensor for view in self.source.inputs.values()}
         last = {view.tensor for view in self.source.outputs.values()}
-        last |= {t for n in self.source.nodes if isinstance(n.operator, op.Host) for t in n.inputs}
+        last |= {tensor for node in self.source.nodes_of(op.Host) for tensor in node.inputs}
         for tensor in ranges:
             bits = self.bits_of(tensor)
             inside, outside = HEADROOM[bits]

@@ -67,8 +67,8 @@ def _least(graph: Graph, tensor: Tensor) -> float:
     maker = graph.maker(tensor)
     if maker is not None and isinstance(maker.operator, Activation):
         return maker.operator.low
-    mean = maker is not None and isinstance(maker.operator, Pool) and maker.operator.kind != "max"
-    if maker is not None and isinstance(maker.operator, Concat | Pool | Upsample) and not mean:
+    moves = maker is not None and isinstance(maker.operator, Concat | Upsample)
+    if maker is not None and (moves or maker.is_max_pool):
         return min(_least(graph, one) for one in maker.inputs)
     return float("-inf")
 
