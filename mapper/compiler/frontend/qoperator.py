@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from mapper.compiler.frontend.builder import Value
 from mapper.compiler.frontend.float import activation, arithmetic, conv, gemm, matmul, pool
 from mapper.compiler.frontend.layout import concat, cut, pad, same, split, upsample
-from mapper.compiler.frontend.onnx import Handler, Made, Reader, Value
+from mapper.compiler.frontend.onnx import Handler, Made, Reader
 from mapper.compiler.frontend.quantised import (
     dequantised,
     kind_of_whole,
