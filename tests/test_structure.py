@@ -66,7 +66,7 @@ LEVELS: dict[str, list[str]] = {
     ],
     "mapper.compiler": [
         "settings stages log ir",
-        "numerics memory requirements",
+        "numerics memory",
         "program frontend quantisation",
         "tiling model",
         "partition codegen transforms",
@@ -74,7 +74,7 @@ LEVELS: dict[str, list[str]] = {
         "jobs calibration explain",
         "pipeline",
         "artifacts",
-        "dumps ablation",
+        "ablation",
         "output",
     ],
 }  # fmt: skip

@@ -7,7 +7,7 @@ import numpy as np
 from mapper.compiler.model import Model
 from mapper.compiler.optimise import optimised
 from mapper.compiler.quantisation.convert import Converter
-from mapper.compiler.quantisation.ranges_file import RangesFile
+from mapper.compiler.quantisation.ranges import RangesFile
 from mapper.compiler.quantisation.score import Dataset
 from mapper.compiler.quantisation.verify import Compared, Verified, compared, request_of
 from mapper.compiler.settings import CompileSettings

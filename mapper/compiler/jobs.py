@@ -1,10 +1,10 @@
-"""Convert an integer graph to macro nodes and functions, and check that their maps fit the
-cores."""
+"""Convert an integer graph to macro nodes and functions; check that the cores have the units and
+the memory for it."""
 
 from __future__ import annotations
 
 from chipsim.chip.model import Chip
-from chipsim.chip.npu_shape import NpuShape
+from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.npu.arrivals import HostLink
 from mapper.compiler.codegen.builder import Choices
 from mapper.compiler.ir.graph import Graph
@@ -20,7 +20,6 @@ from mapper.compiler.quantisation.convert import Converter
 from mapper.compiler.quantisation.ranges import Ends
 from mapper.compiler.quantisation.rest import is_in_part
 from mapper.compiler.quantisation.verify import request_of
-from mapper.compiler.requirements import require_bits
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.stages import stage
 from mapper.compiler.transforms.registry import lay_out, optimise_integers
@@ -95,3 +94,39 @@ def require_room(source: Graph, shape: NpuShape, settings: CompileSettings, chip
         raise
     except MapperError:
         return  # caused by the placeholder scales
+
+
+def require_core(shape: NpuShape, settings: CompileSettings) -> None:
+    """Raise `MapperError` that names the missing unit of a core, and the presets that have it."""
+    if shape.rows != shape.columns:
+        raise MapperError(
+            f"npu {shape.name}: {shape.rows} rows and {shape.columns} columns; programs need "
+            "equal numbers, because results of one layer are vectors of the next"
+        )
+    if settings.few_channels == "core" and not shape.filters:
+        names = ", ".join(name for name, one in NPU_SHAPES.items() if one.filters)
+        raise MapperError(
+            f"--few-channels core needs a window unit, which {shape.name} does not have; use "
+            f"auto or host, or --npu with one of {names}"
+        )
+    if settings.bits == 16:
+        require_dual(shape, "--bits 16")
+    if settings.dual in ("pixels", "kernels"):
+        require_dual(shape, f"--dual {settings.dual}")
+
+
+def require_bits(graph: Graph, shape: NpuShape) -> None:
+    """Raise `MapperError` that names a map of 16 bits on a core without a dual multiplier."""
+    for tensor in graph.tensors():
+        if tensor.type == "int16":
+            require_dual(shape, f"{tensor.name!r} is stored in 16 bits, and")
+
+
+def require_dual(shape: NpuShape, what: str) -> None:
+    """Raise `MapperError` if a core has no multiplier of 16 bits."""
+    if shape.multiplier != "dual":
+        names = ", ".join(name for name, one in NPU_SHAPES.items() if one.multiplier == "dual")
+        raise MapperError(
+            f"{what} needs a core with a dual multiplier, which {shape.name} does not have; "
+            f"use --npu with one of {names}"
+        )

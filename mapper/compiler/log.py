@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 class CompileLog:
     """Log lines in order.
 
-    lines : what each stage changed
+    lines : changes of stages and passes
     notes : changes of numbers, or of where they are computed, which the user should know
     """
 

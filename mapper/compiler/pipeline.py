@@ -16,7 +16,7 @@ from mapper.compiler.codegen.program import host_words
 from mapper.compiler.compiled import Compiled
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.macro import Macro
-from mapper.compiler.jobs import job_of, require_room
+from mapper.compiler.jobs import job_of, require_core, require_room
 from mapper.compiler.log import CompileLog
 from mapper.compiler.model import Model, built
 from mapper.compiler.multicore.job import CompileJob, Made
@@ -27,11 +27,10 @@ from mapper.compiler.partition.hostplan import plan_host
 from mapper.compiler.program.preloaded import Preloaded
 from mapper.compiler.quantisation.exact import ExactLayers
 from mapper.compiler.quantisation.losses import LayerLoss, layer_losses
-from mapper.compiler.quantisation.ranges_file import RangesFile
+from mapper.compiler.quantisation.ranges import RangesFile
 from mapper.compiler.quantisation.rest import is_in_part
 from mapper.compiler.quantisation.score import Limits
 from mapper.compiler.quantisation.verify import Verified, request_of, verified
-from mapper.compiler.requirements import require_core
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.stages import stage
 from mapper.compiler.tiling.packing import PackingCycles, packing_cost

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mapper.compiler.ir.graph import CHANNELS_FIRST, Graph, View, four_axes
 from mapper.compiler.ir.node import Host, Node, Operator
 from mapper.compiler.ir.tensor import Tensor, constant
-from mapper.compiler.numerics.hosted import session_of
+from mapper.compiler.numerics.execute import session_of
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Model, OnnxNode
 

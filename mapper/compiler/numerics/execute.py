@@ -1,10 +1,14 @@
-"""Graph execution; the function of each node is looked up by operator class."""
+"""Graph execution; the function of each node is looked up by operator class.
+
+Nodes of the host are single-node models that ONNX Runtime runs.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +16,9 @@ from numpy.typing import NDArray
 from mapper.compiler.ir.graph import Graph, View
 from mapper.compiler.ir.node import Host, Node, Operator, Slice
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.numerics.hosted import session_of, views_of
 from mapper.errors import MapperError
 from storage.errors import BadInputError
+from storage.formats.layers.onnxruns import NodeSession, model_of_node
 
 Data = NDArray[Any]
 Rule = Callable[[Node, list[Data]], Data | list[Data]]
@@ -120,3 +124,32 @@ def batches(graph: Graph, feeds: Mapping[Tensor, Data]) -> Iterator[tuple[int, d
     frames = next(iter(feeds.values())).shape[0]
     for at in range(0, frames, step):
         yield at, {tensor: data[at : at + step] for tensor, data in feeds.items()}
+
+
+_sessions: WeakKeyDictionary[Host, NodeSession] = WeakKeyDictionary()
+
+
+def views_of(operator: Host) -> list[tuple[str, View]]:
+    """Return the non-constant inputs of a node with their names, in order."""
+    pairs = zip(operator.node.proto.input, operator.given, strict=True)
+    return [(name, one) for name, one in pairs if isinstance(one, View)]
+
+
+def model_of(operator: Host, any_shape: bool = False) -> bytes:
+    """Return a node as a serialised model with constants; any_shape : leave input shapes open"""
+    pairs = list(zip(operator.node.proto.input, operator.given, strict=True))
+    constants = {name: one for name, one in pairs if isinstance(one, np.ndarray)}
+    inputs = {
+        name: (operator.kind(number), None if any_shape else one.shape)
+        for number, (name, one) in enumerate(pairs)
+        if isinstance(one, View)
+    }
+    return model_of_node(operator.node.proto, inputs, constants, operator.opsets)
+
+
+def session_of(operator: Host) -> NodeSession:
+    """Return the session of a node, which is cached."""
+    found = _sessions.get(operator)
+    if found is None:
+        found = _sessions[operator] = NodeSession(model_of(operator))
+    return found

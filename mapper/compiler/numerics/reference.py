@@ -1,7 +1,8 @@
 """Integer reference of the operators, which programs are compared with.
 
 Frames are int64. Products are summed in float64, which is exact for integers up to 2^53
-(accumulators are bounded by 2^47), or in float32 if a layer's sums stay below 2^24.
+(accumulators are bounded by 2^47), or in float32 if a layer's sums stay below 2^24. Graphs that mix
+real numbers and stored integers use the rules of both.
 """
 
 from __future__ import annotations
@@ -11,11 +12,19 @@ from typing import Any
 import numpy as np
 
 from mapper.compiler.ir import node as op
-from mapper.compiler.ir.node import Node
+from mapper.compiler.ir.node import Dequantise, Host, Node, Operator
 from mapper.compiler.numerics.binary import Thresholds, signs
-from mapper.compiler.numerics.execute import Data, Rules, concatenated, copied, on_host, sliced
-from mapper.compiler.numerics.floating import upsample
-from mapper.compiler.numerics.formulas import added, quantise, real_numbers, requantise
+from mapper.compiler.numerics.execute import (
+    Data,
+    Rule,
+    Rules,
+    concatenated,
+    copied,
+    on_host,
+    sliced,
+)
+from mapper.compiler.numerics.floating import FLOATING, upsample
+from mapper.compiler.numerics.formulas import added, dequantise, quantise, real_numbers, requantise
 from mapper.compiler.numerics.levels import stored_input
 from mapper.compiler.numerics.windows import (
     columns_of_windows,
@@ -132,3 +141,28 @@ INTEGER: Rules = {
     op.Windows: made_windows,
     op.WindowColumns: made_columns,
 }
+
+
+def _either(kind: type[Operator]) -> Rule:
+    """Return a rule that selects the floating-point or integer rule by the type of the input."""
+
+    def rule(node: Node, inputs: list[Data]) -> Data | list[Data]:
+        real = node.inputs[0].type == "float32"
+        return (FLOATING if real else INTEGER)[kind](node, inputs)
+
+    return rule
+
+
+def _real(node: Node, inputs: list[Data]) -> Data:
+    data = node.inputs[0]
+    return dequantise(inputs[0], data.scale, data.zero_point)
+
+
+MIXED: Rules = {
+    **INTEGER,
+    **FLOATING,
+    **{kind: _either(kind) for kind in FLOATING if kind in INTEGER},
+    Host: INTEGER[Host],
+    Dequantise: _real,
+}
+"""Rules for real numbers and integers; nodes that convert between them are explicit."""

@@ -30,13 +30,16 @@ from mapper.compiler.quantisation.exact import (
 from mapper.compiler.quantisation.layers import (
     ACCUMULATOR,
     WeightLayer,
+    bounds_of,
     constants_of,
     finite_weights,
+    mean_nodes,
     real_bias,
+    requantised,
     require_whole_sums,
     scales_for_bias,
+    slope_of,
 )
-from mapper.compiler.quantisation.operators import bounds_of, mean_nodes, requantised, slope_of
 from mapper.compiler.quantisation.parameters import Precision, Scaling, quantised_weights
 from mapper.compiler.quantisation.ranges import Ends, Range
 from mapper.compiler.quantisation.scales import ScalePlan, is_mean

@@ -19,8 +19,7 @@ from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.numerics.execute import MOST_FRAMES, Data, batches, results, run_graph
 from mapper.compiler.numerics.formulas import half_away, quantise
-from mapper.compiler.numerics.mixed import MIXED
-from mapper.compiler.numerics.reference import INTEGER
+from mapper.compiler.numerics.reference import INTEGER, MIXED
 from mapper.compiler.quantisation.layers import WeightLayer
 
 Means = NDArray[np.float64]

@@ -27,8 +27,16 @@ from mapper.compiler.quantisation.constants import (
     without_products,
 )
 from mapper.compiler.quantisation.ends import settle_host, settle_inputs
-from mapper.compiler.quantisation.layers import ACCUMULATOR, constants_of, real_bias, required_shift
-from mapper.compiler.quantisation.operators import bounds_of, mean_nodes, requantised, slope_of
+from mapper.compiler.quantisation.layers import (
+    ACCUMULATOR,
+    bounds_of,
+    constants_of,
+    mean_nodes,
+    real_bias,
+    requantised,
+    required_shift,
+    slope_of,
+)
 
 ROUNDING: Rounding = "even"
 LEAST_SUM = -(1 << 15)  # below every sum of two bytes

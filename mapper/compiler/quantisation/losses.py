@@ -13,8 +13,7 @@ from mapper.compiler.ir.node import Host, Node, Quantise
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.numerics.execute import Data, batches, results, run_graph
 from mapper.compiler.numerics.formulas import dequantise, quantise
-from mapper.compiler.numerics.mixed import MIXED
-from mapper.compiler.numerics.reference import INTEGER
+from mapper.compiler.numerics.reference import INTEGER, MIXED
 
 
 class Signal:

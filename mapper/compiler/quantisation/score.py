@@ -16,8 +16,7 @@ from mapper.compiler.ir.node import Host, Quantise
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.numerics.execute import Data, batches, run_graph
 from mapper.compiler.numerics.formulas import dequantise
-from mapper.compiler.numerics.mixed import MIXED
-from mapper.compiler.numerics.reference import INTEGER
+from mapper.compiler.numerics.reference import INTEGER, MIXED
 from mapper.compiler.quantisation.convert import Converter
 from mapper.compiler.quantisation.correction import Correction, correct_biases
 from mapper.compiler.quantisation.layers import WeightLayer

@@ -14,7 +14,7 @@ import numpy as np
 
 from mapper.compiler.ir.graph import Graph, View
 from mapper.compiler.ir.node import ASKED, Host
-from mapper.compiler.numerics.hosted import session_of
+from mapper.compiler.numerics.execute import session_of
 from mapper.compiler.transforms.base import Context, Pass, Site, Taken
 
 

@@ -13,7 +13,6 @@ from mapper.compiler.memory.regions import share as share_regions
 from mapper.compiler.transforms.addends import ADDENDS
 from mapper.compiler.transforms.base import Context, Pass, sweep
 from mapper.compiler.transforms.batchnorm import BATCHNORM, before_signs
-from mapper.compiler.transforms.bits import pack_bits, signs_in_bytes
 from mapper.compiler.transforms.blocks import whole_blocks
 from mapper.compiler.transforms.concat import CONCAT
 from mapper.compiler.transforms.constants import CONSTANTS, log_folded
@@ -29,7 +28,7 @@ from mapper.compiler.transforms.pool_first import POOL_FIRST
 from mapper.compiler.transforms.share import SHARE, copy_parts
 from mapper.compiler.transforms.shuffles import fold_shuffles
 from mapper.compiler.transforms.siblings import SIBLINGS
-from mapper.compiler.transforms.signs import simplify_signs
+from mapper.compiler.transforms.signs import pack_bits, signs_in_bytes, simplify_signs
 from mapper.compiler.transforms.split_groups import SPLIT_GROUPS, join_groups
 from mapper.compiler.transforms.split_outputs import split_outputs
 

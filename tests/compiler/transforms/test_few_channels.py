@@ -13,8 +13,8 @@ from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Conv, Node, Window, WindowColumns, Windows
 from mapper.compiler.ir.tensor import Pad, Tensor
+from mapper.compiler.jobs import require_core
 from mapper.compiler.numerics.windows import columns_of_kernels, columns_of_windows
-from mapper.compiler.requirements import require_core
 from mapper.compiler.settings import CompileSettings, FewChannels
 from mapper.compiler.transforms.base import Context, Taken, Trial
 from mapper.compiler.transforms.few_channels import FEW_CHANNELS
