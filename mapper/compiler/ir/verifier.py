@@ -7,8 +7,7 @@ hold between any two passes, without knowledge of the passes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph, View
@@ -94,17 +93,12 @@ def _views(graph: Graph) -> Iterator[str]:
 
 def _nodes(graph: Graph) -> Iterator[str]:
     for node in graph.nodes:
-        operator = node.operator
-        if isinstance(operator, op.Host):
+        if isinstance(node.operator, op.Host):
             continue
         if len(node.outputs) != 1:
             yield f"{node.label}: {len(node.outputs)} results"
             continue
-        if isinstance(operator, SAME_SHAPE):
-            shapes: list[Shape] = [node.inputs[0].shape]
-        else:
-            check = _SHAPES.get(type(operator))
-            shapes = [] if check is None else check(node, operator)
+        shapes = _shapes(node)
         if shapes and node.output.shape not in shapes:
             expected = " or ".join(map(str, shapes))
             yield f"{node.label}: result {node.output.shape}, expected {expected}"
@@ -112,79 +106,53 @@ def _nodes(graph: Graph) -> Iterator[str]:
             yield f"{node.label}: {text}"
 
 
-def _conv(node: Node, operator: op.Conv) -> list[Shape]:
-    data, weights, *bias = node.inputs
-    rows, columns = operator.window.results(data.height, data.width)
-    outputs, *size, inputs = weights.shape
-    fits = (*size,) == operator.window.size and inputs * operator.groups == data.channels
-    fits &= all(one.shape == (outputs,) for one in bias)
-    return [(1, rows, columns, outputs)] if fits else [()]
+def _shapes(node: Node) -> list[Shape]:
+    """Return the possible shapes of a result; [()] if the inputs do not fit, [] if unknown."""
+    data, *rest = node.inputs
+    frames, height, width, channels = data.shape
+    match node.operator:
+        case op.Conv(window, groups):
+            weights, *bias = rest
+            outputs, *size, inputs = weights.shape
+            fits = (*size,) == window.size and inputs * groups == channels
+            fits &= all(one.shape == (outputs,) for one in bias)
+            return [(1, *window.results(height, width), outputs)] if fits else [()]
+        case op.Dense():
+            weights, *bias = rest
+            fits = weights.shape[1:] == data.shape[1:]
+            fits &= all(one.shape == weights.shape[:1] for one in bias)
+            return [(1, 1, 1, weights.shape[0])] if fits else [()]
+        case op.Pool(window=window):  # whether partial windows count is not part of the operator
+            sizes = (window.results(height, width, ceil) for ceil in (False, True))
+            return [(1, *size, channels) for size in sizes]
+        case op.Add():
+            return [data.shape] if data.shape == rest[0].shape else [()]
+        case op.Concat(axis):
+            size_ = sum(one.shape[axis] for one in node.inputs)
+            made = {_with(one.shape, axis, size_) for one in node.inputs}
+            return [*made] if len(made) == 1 else [()]
+        case op.Slice(axis, first):
+            count = node.output.shape[axis]
+            inside = first >= 0 and first + count <= data.shape[axis]
+            return [_with(data.shape, axis, count)] if inside else [()]
+        case op.Unfold(count):
+            return [(frames, height, width * count, channels // count)]
+        case op.Upsample(rows, columns):
+            return [(frames, height * rows, width * columns, channels)]
+        case op.Windows(window) | op.WindowColumns(window):
+            if isinstance(node.operator, op.WindowColumns):
+                channels = -(-channels // 4) * 4
+            return [(1, *window.results(height, width), math.prod(window.size) * channels)]
+        case op.PadMap(pad):
+            height, width = height + pad.top + pad.bottom, width + pad.left + pad.right
+            return [(frames, height, width, channels)]
+        case operator:
+            return [data.shape] if isinstance(operator, SAME_SHAPE) else []
 
 
-def _dense(node: Node, _: op.Dense) -> list[Shape]:
-    data, weights, *bias = node.inputs
-    fits = weights.shape[1:] == data.shape[1:]
-    fits &= all(one.shape == weights.shape[:1] for one in bias)
-    return [(1, 1, 1, weights.shape[0])] if fits else [()]
-
-
-def _pool(node: Node, operator: op.Pool) -> list[Shape]:
-    """Return both sizes: whether partial windows count is not part of the operator."""
-    (data,) = node.inputs
-    sizes = (operator.window.results(data.height, data.width, ceil) for ceil in (False, True))
-    return [(1, *size, data.channels) for size in sizes]
-
-
-def _add(node: Node, _: op.Add) -> list[Shape]:
-    first, second = node.inputs
-    return [first.shape] if first.shape == second.shape else [()]
-
-
-def _concat(node: Node, operator: op.Concat) -> list[Shape]:
-    first = node.inputs[0].shape
-    size = sum(one.shape[operator.axis] for one in node.inputs)
-    rest = {(*one.shape[: operator.axis], *one.shape[operator.axis + 1 :]) for one in node.inputs}
-    made = (*first[: operator.axis], size, *first[operator.axis + 1 :])
-    return [made] if len(rest) == 1 else [()]
-
-
-def _slice(node: Node, operator: op.Slice) -> list[Shape]:
-    axis, data, made = operator.axis, node.inputs[0].shape, node.output.shape
-    inside = operator.first >= 0 and operator.first + made[axis] <= data[axis]
-    return [(*data[:axis], made[axis], *data[axis + 1 :])] if inside else [()]
-
-
-def _unfold(node: Node, operator: op.Unfold) -> list[Shape]:
-    frames, rows, columns, channels = node.inputs[0].shape
-    return [(frames, rows, columns * operator.count, channels // operator.count)]
-
-
-def _upsample(node: Node, operator: op.Upsample) -> list[Shape]:
-    frames, rows, columns, channels = node.inputs[0].shape
-    return [(frames, rows * operator.rows, columns * operator.columns, channels)]
-
-
-def _windows(node: Node, operator: op.Windows | op.WindowColumns) -> list[Shape]:
-    data = node.inputs[0]
-    channels = data.channels
-    if isinstance(operator, op.WindowColumns):
-        channels = -(-channels // 4) * 4
-    rows, columns = operator.window.results(data.height, data.width)
-    return [(1, rows, columns, math.prod(operator.window.size) * channels)]
-
-
-def _padded(node: Node, operator: op.PadMap) -> list[Shape]:
-    frames, rows, columns, channels = node.inputs[0].shape
-    pad = operator.pad
-    return [(frames, rows + pad.top + pad.bottom, columns + pad.left + pad.right, channels)]
-
-
-_SHAPES: dict[type, Callable[[Node, Any], list[Shape]]] = {
-    op.Conv: _conv, op.Dense: _dense, op.Pool: _pool, op.Add: _add, op.Concat: _concat,
-    op.Slice: _slice, op.Unfold: _unfold, op.Upsample: _upsample, op.Windows: _windows,
-    op.WindowColumns: _windows, op.PadMap: _padded,
-}  # fmt: skip
-"""Functions that return the possible shapes of the result; [()] if the inputs do not fit."""
+def _with(shape: Shape, axis: int, size: int) -> Shape:
+    """Return a shape with another size of an axis."""
+    return (*shape[:axis], size, *shape[axis + 1 :])
 
 
 def _types(node: Node) -> Iterator[str]:

@@ -160,13 +160,19 @@ def _scaled_layer(
     if isinstance(found, str):
         return False
     values, scales = found
-    scales = (scales * factor).astype(np.float32)
-    wide = scales.reshape(-1, *(1,) * (values.ndim - 1))
-    real = replace(layer.inputs[1], value=values.astype(np.float32) * wide)
-    graph.quantised[real] = Stored(values, scales, np.zeros((), np.int64), 0)
+    store_weights(graph, layer, values, (scales * factor).astype(np.float32))
     bias = constant(f"{layer.sources[0]}.bias", real_bias(layer) * factor + offset)
-    layer.inputs = [layer.inputs[0], real, bias]
+    layer.inputs[2:] = [bias]
     return True
+
+
+def store_weights(
+    graph: Graph, layer: Node, values: NDArray[np.int64], scales: NDArray[np.float32]
+) -> None:
+    """Replace the weights of a layer by integers with scales, shape (outputs,)."""
+    wide = scales.reshape(-1, *(1,) * (values.ndim - 1))
+    layer.inputs[1] = replace(layer.inputs[1], value=values.astype(np.float32) * wide)
+    graph.quantised[layer.inputs[1]] = Stored(values, scales)
 
 
 def _drop_unused(graph: Graph) -> None:

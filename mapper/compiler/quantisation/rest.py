@@ -9,14 +9,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph, View, take_instead
 from mapper.compiler.ir.node import Node
-from mapper.compiler.ir.stored import Stored
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.quantisation.join import join, stored_weights
+from mapper.compiler.quantisation.join import join, store_weights, stored_weights
 from mapper.compiler.quantisation.parameters import HEADROOM, Scaling, quantised_weights, scaling
 from mapper.compiler.quantisation.ranges import Ends, Range
 from mapper.errors import MapperError
@@ -75,10 +72,7 @@ class Rest:
                 continue
             if isinstance(stored_weights(made, node), str):
                 values, scales = quantised_weights(weights.numbers, BITS, self.per_channel)
-                wide = scales.reshape(-1, *(1,) * (values.ndim - 1))
-                tensor = replace(weights, value=values.astype(np.float32) * wide)
-                node.inputs[1] = tensor
-                made.quantised[tensor] = Stored(values, scales, np.zeros((), np.int64), 0)
+                store_weights(made, node, values, scales)
         whys: dict[str, str] = {}
         stored = {node.inputs[0]: node.output for node in made.nodes_of(op.Quantise)}
         stored |= {node.output: node.inputs[0] for node in made.nodes_of(op.Dequantise)}

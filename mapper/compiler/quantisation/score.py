@@ -15,12 +15,11 @@ from mapper.compiler.ir.graph import Graph, View
 from mapper.compiler.ir.node import Host, Quantise
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.numerics.execute import Data, batches, run_graph
-from mapper.compiler.numerics.formulas import dequantise
 from mapper.compiler.numerics.reference import INTEGER, MIXED
 from mapper.compiler.quantisation.convert import Converter
 from mapper.compiler.quantisation.correction import Correction, correct_biases
 from mapper.compiler.quantisation.layers import WeightLayer
-from mapper.compiler.quantisation.losses import Signal, stored_feeds
+from mapper.compiler.quantisation.losses import Signal, real_numbers_of, stored_feeds
 from mapper.compiler.quantisation.methods import chosen_ends
 from mapper.compiler.quantisation.parameters import Precision
 from mapper.compiler.quantisation.ranges import Ends, Range, measure_ranges
@@ -169,16 +168,9 @@ def tensors_to_measure(source: Graph, precision: Precision) -> list[Tensor]:
     return Converter(source, precision).quantised_tensors()
 
 
-def _real(data: Data, tensor: Tensor) -> Data:
-    """Return the real numbers of a map."""
-    if tensor.type == "float32":
-        return data
-    return dequantise(data, tensor.scale, tensor.zero_point)
-
-
 def _seen(data: Mapping[Tensor, Data], view: View) -> Data:
     """Return the real numbers of an output, in the axis order of the model."""
-    return _real(data[view.tensor], view.tensor).transpose(view.order)
+    return real_numbers_of(data[view.tensor], view.tensor).transpose(view.order)
 
 
 def scored(made: Quantised, test: Dataset) -> Score:
@@ -214,7 +206,10 @@ def scored(made: Quantised, test: Dataset) -> Score:
             if exact[sources[name].tensor].dtype.kind in "fiub":  # skip class names
                 one.add(_seen(exact, sources[name]), _seen(whole, mades[name]))
         for tensor in ends:
-            signal.add(_real(exact[real_of[tensor]], real_of[tensor]), _real(whole[tensor], tensor))
+            signal.add(
+                real_numbers_of(exact[real_of[tensor]], real_of[tensor]),
+                real_numbers_of(whole[tensor], tensor),
+            )
         for list_, view, data in zip(tops, (exact_view, whole_view), (exact, whole), strict=True):
             list_.append(_top(data[view.tensor].transpose(view.order)))
         real = exact[exact_view.tensor].transpose(exact_view.order)

@@ -77,32 +77,32 @@ def _is_each(node: Node) -> bool:
 
 def _before(graph: Graph, node: Node) -> list[Node] | None:
     """Return the nodes that compute the map, back to a layer over all channels."""
-    found: list[Node] = []
-    while True:
-        maker = graph.maker(node.inputs[0])
-        if maker is None or graph.only_user(maker.output) is not node:
-            return None
-        found.append(maker)
-        if isinstance(maker.operator, Conv) and not _is_each(maker):
-            return found
-        if not _is_each(maker):
-            return None
-        node = maker
+
+    def maker(one: Node) -> Node | None:
+        found = graph.maker(one.inputs[0])
+        return found if found is not None and graph.only_user(found.output) is one else None
+
+    return _up_to_layer(node, maker)
 
 
 def _behind(graph: Graph, node: Node) -> list[Node] | None:
     """Return the nodes that read the map, up to a layer over all channels."""
+
+    def user(one: Node) -> Node | None:
+        found = graph.only_user(one.output)
+        return found if found is not None and found.inputs[0] is one.output else None
+
+    return _up_to_layer(node, user)
+
+
+def _up_to_layer(node: Node, step: Callable[[Node], Node | None]) -> list[Node] | None:
+    """Return the next nodes up to a layer over all channels; None if another node is before it."""
     found: list[Node] = []
-    while True:
-        user = graph.only_user(node.output)
-        if user is None or user.inputs[0] is not node.output:
-            return None
-        found.append(user)
-        if isinstance(user.operator, Conv) and not _is_each(user):
-            return found
-        if not _is_each(user):
-            return None
-        node = user
+    while (one := step(found[-1] if found else node)) is not None:
+        found.append(one)
+        if not _is_each(one):
+            return found if isinstance(one.operator, Conv) else None
+    return None
 
 
 def _give(node: Node, order: Order) -> None:
