@@ -86,8 +86,8 @@ def layer_losses(
         for at, layer in enumerate(layers):
             tensor = layer.stored
             exact = real[layer.real]
-            own[at].add(exact, real_numbers_of(_alone(layer, alone), tensor))
-            accumulated[at].add(exact, real_numbers_of(whole[tensor], tensor))
+            own[at].add(exact, real_values(_alone(layer, alone), tensor))
+            accumulated[at].add(exact, real_values(whole[tensor], tensor))
             low, high = _reach(tensor)
             half = tensor.scale / 2
             outside[at] += np.count_nonzero((exact < low - half) | (exact > high + half))
@@ -143,7 +143,7 @@ def _whole(data: Data, tensor: Tensor) -> Data:
     return quantise(data, tensor.scale, tensor.zero_point, tensor.bits)
 
 
-def real_numbers_of(data: Data, tensor: Tensor) -> Data:
+def real_values(data: Data, tensor: Tensor) -> Data:
     """Return the real numbers of a map."""
     if tensor.type == "float32":
         return data

@@ -19,7 +19,7 @@ from mapper.compiler.numerics.reference import INTEGER, MIXED
 from mapper.compiler.quantisation.convert import Converter
 from mapper.compiler.quantisation.correction import Correction, correct_biases
 from mapper.compiler.quantisation.layers import WeightLayer
-from mapper.compiler.quantisation.losses import Signal, real_numbers_of, stored_feeds
+from mapper.compiler.quantisation.losses import Signal, real_values, stored_feeds
 from mapper.compiler.quantisation.methods import chosen_ends
 from mapper.compiler.quantisation.parameters import Precision
 from mapper.compiler.quantisation.ranges import Ends, Range, measure_ranges
@@ -170,7 +170,7 @@ def tensors_to_measure(source: Graph, precision: Precision) -> list[Tensor]:
 
 def _seen(data: Mapping[Tensor, Data], view: View) -> Data:
     """Return the real numbers of an output, in the axis order of the model."""
-    return real_numbers_of(data[view.tensor], view.tensor).transpose(view.order)
+    return real_values(data[view.tensor], view.tensor).transpose(view.order)
 
 
 def scored(made: Quantised, test: Dataset) -> Score:
@@ -207,8 +207,8 @@ def scored(made: Quantised, test: Dataset) -> Score:
                 one.add(_seen(exact, sources[name]), _seen(whole, mades[name]))
         for tensor in ends:
             signal.add(
-                real_numbers_of(exact[real_of[tensor]], real_of[tensor]),
-                real_numbers_of(whole[tensor], tensor),
+                real_values(exact[real_of[tensor]], real_of[tensor]),
+                real_values(whole[tensor], tensor),
             )
         for list_, view, data in zip(tops, (exact_view, whole_view), (exact, whole), strict=True):
             list_.append(_top(data[view.tensor].transpose(view.order)))
