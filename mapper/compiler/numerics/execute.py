@@ -1,4 +1,4 @@
-"""Graph execution; the function of each node is looked up by operator class.
+"""Graph execution by the rule of an arithmetic.
 
 Nodes of the host are single-node models that ONNX Runtime runs.
 """
@@ -13,8 +13,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph, View
-from mapper.compiler.ir.node import Host, Node, Operator, Slice
+from mapper.compiler.ir.node import Host, Node
 from mapper.compiler.ir.tensor import Tensor
 from mapper.errors import MapperError
 from storage.errors import BadInputError
@@ -23,11 +24,10 @@ from storage.formats.layers.onnxruns import NodeSession, model_of_node
 Data = NDArray[Any]
 Rule = Callable[[Node, list[Data]], Data | list[Data]]
 """Computes a node from its inputs: returns an array, or one per output."""
-Rules = Mapping[type[Operator], Rule]
 
 
 def run_graph(
-    graph: Graph, feeds: Mapping[Tensor, Data], rules: Rules, keep: Iterable[Tensor]
+    graph: Graph, feeds: Mapping[Tensor, Data], rule: Rule, keep: Iterable[Tensor]
 ) -> dict[Tensor, Data]:
     """Run a graph and return the data of some tensors, shape (frames, ...) each.
 
@@ -50,7 +50,7 @@ def run_graph(
             tensor.value if tensor.value is not None else data[tensor] for tensor in node.inputs
         ]
         with np.errstate(over="ignore", invalid="ignore"):  # callers check for both
-            made = results(node, taken, rules, next(iter(feeds.values())).shape[0])
+            made = results(node, taken, rule, next(iter(feeds.values())).shape[0])
         data |= zip(node.outputs, made, strict=True)
         for tensor in node.inputs:
             if last[tensor] == at and tensor not in kept:
@@ -58,9 +58,9 @@ def run_graph(
     return {tensor: data[tensor] for tensor in kept}
 
 
-def results(node: Node, taken: list[Data], rules: Rules, frames: int = 1) -> list[Data]:
+def results(node: Node, taken: list[Data], rule: Rule, frames: int = 1) -> list[Data]:
     """Return the outputs of a node; nodes with constant inputs only are repeated for all frames."""
-    found = rules[type(node.operator)](node, taken)
+    found = rule(node, taken)
     made = found if isinstance(found, list) else [found]
     return made if node.inputs else [np.repeat(one, frames, 0) for one in made]
 
@@ -96,21 +96,20 @@ def _stored(view: View, array: Data, operator: Host) -> Data:
     return whole.transpose(np.argsort(view.order))
 
 
-def concatenated(node: Node, inputs: list[Data]) -> Data:
-    return np.concatenate(inputs, node.operator.axis)  # type: ignore[attr-defined]
-
-
-def sliced(node: Node, inputs: list[Data]) -> Data:
-    operator = node.operator
-    assert isinstance(operator, Slice)
-    size = node.output.shape[operator.axis]
-    places = [slice(None)] * 4
-    places[operator.axis] = slice(operator.first, operator.first + size)
-    return inputs[0][tuple(places)]
-
-
-def copied(node: Node, inputs: list[Data]) -> Data:
-    return inputs[0]
+def moved(node: Node, inputs: list[Data]) -> Data:
+    """Return the result of a node that only moves numbers."""
+    match node.operator:
+        case op.Concat(axis):
+            return np.concatenate(inputs, axis)
+        case op.Slice(axis, first):
+            return inputs[0].take(range(first, first + node.output.shape[axis]), axis)
+        case op.Copy():
+            return inputs[0]
+        case op.Unfold():
+            return inputs[0].reshape(len(inputs[0]), *node.output.shape[1:])
+        case op.Upsample(rows, columns):
+            return inputs[0].repeat(rows, 1).repeat(columns, 2)
+    raise TypeError(f"no rule computes {node.label}")
 
 
 MOST_FRAMES = 16
