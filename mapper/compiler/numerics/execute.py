@@ -65,6 +65,25 @@ def results(node: Node, taken: list[Data], rule: Rule, frames: int = 1) -> list[
     return made if node.inputs else [np.repeat(one, frames, 0) for one in made]
 
 
+def run_chain(
+    nodes: Iterable[Node], given: Callable[[Tensor], Data], rule: Rule, frames: int = 1
+) -> list[Data]:
+    """Run nodes in sequence; return the outputs of the last one.
+
+    given : returns the data of a tensor that none of them computes
+    """
+    data: dict[Tensor, Data] = {}
+    made: list[Data] = []
+    for node in nodes:
+        taken = [
+            one.value if one.value is not None else data[one] if one in data else given(one)
+            for one in node.inputs
+        ]
+        made = results(node, taken, rule, frames)
+        data |= zip(node.outputs, made, strict=True)
+    return made
+
+
 def on_host(node: Node, inputs: list[Data]) -> list[Data]:
     """Run a host node on real numbers, frame by frame, as models have a batch size of one."""
     operator = node.operator
@@ -102,7 +121,8 @@ def moved(node: Node, inputs: list[Data]) -> Data:
         case op.Concat(axis):
             return np.concatenate(inputs, axis)
         case op.Slice(axis, first):
-            return inputs[0].take(range(first, first + node.output.shape[axis]), axis)
+            part = slice(first, first + node.output.shape[axis])
+            return inputs[0][(*[slice(None)] * axis, part)]
         case op.Copy():
             return inputs[0]
         case op.Unfold():

@@ -11,7 +11,7 @@ import numpy as np
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Host, Node, Quantise
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.numerics.execute import Data, batches, results, run_graph
+from mapper.compiler.numerics.execute import Data, batches, run_chain, run_graph
 from mapper.compiler.numerics.formulas import dequantise, quantise
 from mapper.compiler.numerics.reference import INTEGER, MIXED
 
@@ -123,18 +123,7 @@ def _layers(made: Graph, stored: Mapping[Tensor, Tensor]) -> Iterator[_Layer]:
 
 def _alone(layer: _Layer, real: Mapping[Tensor, Data]) -> Data:
     """Return the result of a layer for quantised real inputs."""
-    data: dict[Tensor, Data] = {}
-    for node in layer.nodes:
-        taken = [
-            one.value
-            if one.value is not None
-            else data[one]
-            if one in data
-            else _whole(real[one], one)
-            for one in node.inputs
-        ]
-        data |= zip(node.outputs, results(node, taken, INTEGER), strict=True)
-    return data[layer.stored]
+    return run_chain(layer.nodes, lambda one: _whole(real[one], one), INTEGER)[0]
 
 
 def _whole(data: Data, tensor: Tensor) -> Data:

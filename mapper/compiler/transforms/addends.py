@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Add, Clamp, Conv, Node, Requantise
-from mapper.compiler.transforms.base import Context, Pass, Site, Taken
-from mapper.compiler.transforms.estimate import calls, vectors
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken, calls, vectors
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:

@@ -13,8 +13,7 @@ import numpy as np
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Affine, Conv, Dense, Levels, Node, Sign
 from mapper.compiler.ir.tensor import constant
-from mapper.compiler.transforms.base import Context, Pass, Site, Taken
-from mapper.compiler.transforms.estimate import of_each_channel
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken, of_each_channel
 
 ENDS = Sign | Levels
 

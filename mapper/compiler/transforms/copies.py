@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import SHARES, Copy, Host, Quantise, Windows
-from mapper.compiler.transforms.base import Context, Pass, Site, Taken
-from mapper.compiler.transforms.estimate import vectors
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken, vectors
 from mapper.compiler.transforms.fuse import ALONE
 
 NAME = "copy"

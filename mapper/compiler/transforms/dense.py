@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Conv, Dense, Node, Window, Windows
 from mapper.compiler.ir.tensor import constant
-from mapper.compiler.transforms.base import Context, Pass, Site, Taken
-from mapper.compiler.transforms.estimate import flattened
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken, flattened
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:

@@ -66,14 +66,6 @@ class WindowOptions(NamedTuple):
         return f"windows {SAYS[way]}, {self.calls['off']} -> {self.calls[way]} calls per pixel"
 
 
-class WindowChoice(NamedTuple):
-    """Selected option for the windows of a layer, the reason, and all options."""
-
-    way: Way
-    why: str
-    ways: WindowOptions
-
-
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
     """Yield convolutions that are the only user of a map from the host."""
     inputs = [view.tensor for view in graph.inputs.values()]
@@ -127,8 +119,7 @@ def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
     best.
     """
     (node,) = site
-    found = _choice(graph, node, context)
-    way, ways = found.way, found.ways
+    way, _, ways = _choice(graph, node, context)
     if way == "off":
         return None
     shape, made, data = context.shape, node.output, node.inputs[0]
@@ -139,8 +130,8 @@ def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
     return Taken(calls, shape.columns * (plain - sent))
 
 
-def _choice(graph: Graph, node: Node, context: Context) -> WindowChoice:
-    """Select where the windows of a layer are built."""
+def _choice(graph: Graph, node: Node, context: Context) -> tuple[Way, str, WindowOptions]:
+    """Select where the windows of a layer are built; return the reason, and all options."""
     key = NAME, node
     if key not in context.known:
         ways, choice = ways_of(node, context.shape), context.few_channels
@@ -148,10 +139,10 @@ def _choice(graph: Graph, node: Node, context: Context) -> WindowChoice:
             way, why = _fewest(graph, node, ways, context)
         else:
             way, why = choice, ""
-        context.known[key] = WindowChoice(way, why, ways)
+        context.known[key] = way, why, ways
         if way == "off":
             context.refused.append(f"{node.label}: {ways.said(way)}{why}")
-    found: WindowChoice = context.known[key]
+    found: tuple[Way, str, WindowOptions] = context.known[key]
     return found
 
 

@@ -13,8 +13,7 @@ from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import SHARES, Node
 from mapper.compiler.tiling.tiles import least_fits
-from mapper.compiler.transforms.base import Context, Pass, Site, Taken
-from mapper.compiler.transforms.estimate import round_trip
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken, round_trip
 
 NEEDED = op.Requantise | op.Threshold
 """Operators that make stored integers of sums; they always run on the same tile."""

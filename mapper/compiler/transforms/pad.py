@@ -8,8 +8,7 @@ from dataclasses import replace
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Activation, Concat, Conv, PadMap, Pool, Upsample
 from mapper.compiler.ir.tensor import Pad, Tensor
-from mapper.compiler.transforms.base import Context, Pass, Site, Taken
-from mapper.compiler.transforms.estimate import of_each_channel
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken, of_each_channel
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:

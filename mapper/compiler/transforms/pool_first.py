@@ -10,8 +10,7 @@ from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Clamp, Conv, Node, Pool, Requantise
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.tiling.tiles import least_fits
-from mapper.compiler.transforms.base import Context, Pass, Site, Taken
-from mapper.compiler.transforms.estimate import vectors
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken, vectors
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:

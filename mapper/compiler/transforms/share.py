@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Concat, Copy, Host, Node, Quantise, Slice, Windows
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.transforms.base import Context, Pass, Site, Taken
-from mapper.compiler.transforms.estimate import round_trip
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken, round_trip
 
 NAME = "share"
 HOST = Host | Quantise | Windows

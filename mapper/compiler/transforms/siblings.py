@@ -55,13 +55,6 @@ class Joined(NamedTuple):
     slices: list[Node]
 
 
-class Gain(NamedTuple):
-    """Savings of joining two convolutions, and their order."""
-
-    taken: Taken
-    order: list[Sibling]
-
-
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
     """Yield the convolutions on each map that has several."""
     maps = [node.output for node in graph.nodes] + [view.tensor for view in graph.inputs.values()]
@@ -79,17 +72,15 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
 
 def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
     """Return the largest gain of two convolutions."""
-    best = _best(graph, site, context)
-    return None if best is None else best.taken
+    return _best(graph, site, context)[0]
 
 
 def apply(graph: Graph, site: Site, context: Context) -> str:
     """Join the two convolutions with the largest gain, at the place of the first one."""
-    best = _best(graph, site, context)
-    assert best is not None
-    _put(graph, best.order, join(graph, best.order))
-    names = ", ".join(one.conv.label for one in best.order)
-    return f"{names}: one of {'x'.join(map(str, _kernel(best.order)))}"
+    _, order = _best(graph, site, context)
+    _put(graph, order, join(graph, order))
+    names = ", ".join(one.conv.label for one in order)
+    return f"{names}: one of {'x'.join(map(str, _kernel(order)))}"
 
 
 def _pairs(graph: Graph, site: Site) -> Iterator[tuple[Sibling, Sibling]]:
@@ -98,8 +89,8 @@ def _pairs(graph: Graph, site: Site) -> Iterator[tuple[Sibling, Sibling]]:
     yield from combinations(both, 2)
 
 
-def _best(graph: Graph, site: Site, context: Context) -> Gain | None:
-    """Return the two convolutions on a map with the largest gain that fit; None if there are none.
+def _best(graph: Graph, site: Site, context: Context) -> tuple[Taken | None, list[Sibling]]:
+    """Return the largest gain, and its two convolutions on a map in order; None if none fit.
 
     Each pair is tried once; pairs that do not fit the feature memory are logged and not tried
     again.
@@ -117,11 +108,11 @@ def _best(graph: Graph, site: Site, context: Context) -> Gain | None:
     found.sort(key=lambda one: one[0], reverse=True)
     for taken, key, order in found:
         if _fits(graph, order, context):
-            return Gain(taken, order)
+            return taken, order
         context.known[key] = None
         names = ", ".join(one.conv.label for one in order)
         context.refused.append(f"{names}: not joined, because the feature memory is too small")
-    return None
+    return None, []
 
 
 def _fits(graph: Graph, order: Sequence[Sibling], context: Context) -> bool:
@@ -230,15 +221,11 @@ def _grown(window: Window, size: tuple[int, int], dilation: tuple[int, int]) -> 
 def in_order(graph: Graph, pair: Sequence[Sibling]) -> list[Sibling]:
     """Return the order in a concatenation, else the largest power of two of channels first."""
     for user in graph.users(pair[0].result):
-        places = [_place(user, one.result) for one in pair]
-        if isinstance(user.operator, op.Concat) and None not in places:
-            order = sorted(range(len(pair)), key=lambda at: places[at] or 0)
-            return [pair[at] for at in order]
+        joined = isinstance(user.operator, op.Concat)
+        if joined and all(one.result in user.inputs for one in pair):
+            inputs = user.inputs
+            return sorted(pair, key=lambda one: inputs.index(one.result))
     return sorted(pair, key=lambda one: one.result.channels & -one.result.channels, reverse=True)
-
-
-def _place(user: Node, tensor: Tensor) -> int | None:
-    return user.inputs.index(tensor) if tensor in user.inputs else None
 
 
 def beside(graph: Graph, order: Sequence[Sibling]) -> Node | None:
