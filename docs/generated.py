@@ -280,8 +280,8 @@ def passes() -> str:
     """Return the table of the compiler passes, in their order."""
     heads = ["pass", "action", "legal if", "applied if", "gain in the log"]
     rows = [
-        [f"`{one.name}`", one.what, one.legal_if, one.applied_if,
-         f"{one.gains}{'' if one.measured else '; estimated'}"]
+        [f"`{one.name}`", *one.texts[1:4],
+         f"{one.texts.gains}{'' if one.measured else '; estimated'}"]
         for one in PASSES
     ]  # fmt: skip
     return table(heads, rows)

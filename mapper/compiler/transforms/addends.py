@@ -51,14 +51,7 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     return f"{light[0].label}: before {heavy[0].label}; {node.label} runs after it"
 
 
-ADDENDS = Pass(
-    "addends", sites, legal, gain, apply,
-    what="of two layers whose results are added, the one with more products runs last, and the "
-        "sum runs on its tiles",
-    legal_if="both layers have a single user; the smaller does not depend on the larger one",
-    applied_if="one has more products",
-    gains="ALU cycles hidden by matrix calls",
-)  # fmt: skip
+ADDENDS = Pass("addends", sites, legal, gain, apply)
 
 
 def addends(graph: Graph, node: Node) -> tuple[list[Node], list[Node]] | None:

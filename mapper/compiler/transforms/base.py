@@ -21,7 +21,7 @@ from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.log import CompileLog
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.settings import FewChannels
-from mapper.compiler.transforms.switches import SWITCHES
+from mapper.compiler.transforms.switches import SWITCHES, PassTexts
 
 Site = tuple[Node, ...]
 """Nodes that a pass changes together; the log names the first one."""
@@ -80,7 +80,6 @@ class Pass:
     legal : returns the reason why a site cannot be changed, None if it can
     gain : returns the savings, estimated unless `measured` by trials; None if unknown
     apply : changes a site, and returns its log text
-    what, legal_if, applied_if, gains : texts for the documentation
     weighed : whether it is applied only where it saves cycles
     """
 
@@ -89,16 +88,11 @@ class Pass:
     legal: Callable[[Graph, Site, Context], str | None]
     gain: Callable[[Graph, Site, Context], Taken | None]
     apply: Callable[[Graph, Site, Context], str]
-    what: str
-    legal_if: str
-    applied_if: str
-    gains: str
     weighed: bool = False
     measured: bool = False
 
     @property
-    def about(self) -> str:
-        """Help text of the switch."""
+    def texts(self) -> PassTexts:
         return SWITCHES[self.name]
 
     def line(self, what: str, gain: Taken | None) -> str:

@@ -77,13 +77,4 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     return told
 
 
-BATCHNORM = Pass(
-    "batchnorm", sites, legal, gain, apply,
-    what="BatchNormalization, and Mul, Add, Sub, Div by constants, fold into the weights and the "
-        "bias of the layer before, or into the thresholds of the sign or levels after it, across "
-        "max pooling",
-    legal_if="the layer has a single user; one factor per channel, including negative factors and "
-        "zero",
-    applied_if="always",
-    gains="the depthwise convolution that would apply the factors",
-)  # fmt: skip
+BATCHNORM = Pass("batchnorm", sites, legal, gain, apply)

@@ -95,12 +95,4 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     return f"{node.label}: after {user.label}"
 
 
-CONCAT = Pass(
-    "concat", sites, legal, gain, apply,
-    what="a concatenation of channels moves after the max pooling, activation or requantisation "
-        "that reads it; these then run with the layers of the parts, and the result shares memory",
-    legal_if="channels only, not rows or columns; the parts and the whole have a single user",
-    applied_if="always",
-    gains="trial of the layers of the parts, before and after",
-    measured=True,
-)  # fmt: skip
+CONCAT = Pass("concat", sites, legal, gain, apply, measured=True)

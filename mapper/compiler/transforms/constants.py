@@ -70,12 +70,4 @@ def log_folded(graph: Graph, context: Context) -> None:
         context.log.add(CONSTANTS.line(f"{kind} {name!r}", Taken(0, size)))
 
 
-CONSTANTS = Pass(
-    "constants", sites, legal, gain, apply,
-    what="constant folding: ONNX Runtime evaluates nodes of constants when the model is read; "
-        "without the pass, nodes with real results run on the host, and so do the layers that "
-        "read them; shapes, axes and stored integers are always folded",
-    legal_if="all inputs are constant",
-    applied_if="always, except for nodes kept on the host",
-    gains="bytes that the host would compute per frame",
-)  # fmt: skip
+CONSTANTS = Pass("constants", sites, legal, gain, apply)

@@ -55,11 +55,4 @@ def load_rest(graph: Graph, context: Context) -> None:
         context.log.add(f"{node.output.name}: loaded from {node.inputs[0].name} and stored")
 
 
-COPY = Pass(
-    NAME, sites, legal, gain, apply,
-    what="a map in two unrelated regions is stored twice: two store instructions, no load and no "
-        "ALU pass; without the pass, it is loaded and stored again",
-    legal_if="a layer on the core computes the map",
-    applied_if="always",
-    gains="a load of the map, and the ALU pass",
-)  # fmt: skip
+COPY = Pass(NAME, sites, legal, gain, apply)

@@ -58,11 +58,4 @@ def flatten_rest(graph: Graph, context: Context) -> None:
         context.log.add(f"{node.label}: {text}")
 
 
-DENSE = Pass(
-    "dense", sites, legal, gain, apply,
-    what="a dense layer becomes a convolution with a kernel as large as its map, 1x1 after "
-        "another dense layer; without the pass, the host flattens the map into one pixel",
-    legal_if="constant weights",
-    applied_if="always",
-    gains="transfer of the map to the host and back, minus the cost of partly filled blocks",
-)  # fmt: skip
+DENSE = Pass("dense", sites, legal, gain, apply)

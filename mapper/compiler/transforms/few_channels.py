@@ -278,14 +278,4 @@ def _window(node: Node) -> Window:
     return node.operator.window
 
 
-FEW_CHANNELS = Pass(
-    NAME, sites, legal, gain, apply,
-    what="a convolution with few input channels becomes a 1x1 convolution over its windows, for "
-        "example 7x7x3 becomes 1x1x147; the host builds them, or the window unit, which pads "
-        "channels to a multiple of four",
-    legal_if="no groups, a kernel larger than 1x1; the only reader of a map from the host; no "
-        "padding for bits; windows that the window unit supports",
-    applied_if="it shortens the initiation interval, including host transfers",
-    gains="matrix calls; bytes of the windows, which may exceed the bytes of the map",
-    weighed=True,
-)  # fmt: skip
+FEW_CHANNELS = Pass(NAME, sites, legal, gain, apply, weighed=True)

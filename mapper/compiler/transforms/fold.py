@@ -363,15 +363,4 @@ def _trial(graph: Graph, nodes: list[Node], result: Tensor, context: Context) ->
     return taken
 
 
-FOLD = Pass(
-    NAME, sites, legal, gain, apply,
-    what="a map of few channels between two convolutions, optionally pooled, holds several "
-        "columns per pixel: 8 channels of two columns fill 16 rows of the first layer, and 16 "
-        "columns of the second one",
-    legal_if="maps of bytes; a whole number of columns fills a vector, pixels fill rows, and "
-        "pooled pixels share no columns; results of the second layer fill blocks, for convolutions "
-        "and pooling",
-    applied_if="it fits and saves cycles",
-    gains="cycles and bytes of both layers as separate programs",
-    weighed=True, measured=True,
-)  # fmt: skip
+FOLD = Pass(NAME, sites, legal, gain, apply, weighed=True, measured=True)

@@ -143,13 +143,4 @@ def _joined(site: Site) -> str:
     return f"{site[-1].label}: on the tiles of {site[0].label}"
 
 
-FUSE = Pass(
-    "fuse", sites, legal, gain, apply,
-    what="convolution, bias, requantisation, activation, max pooling, residual sum, upsampling "
-        "and sign become one macro node, which stores only its last map",
-    legal_if="single users; one max pooling without padding, after a convolution; one sum, whose "
-        "other addend is stored earlier",
-    applied_if="one pixel of the fused layer fits the accumulators, else for the longest run that "
-        "fits; requantisation of sums is always fused",
-    gains="the map between: a store and a load",
-)  # fmt: skip
+FUSE = Pass("fuse", sites, legal, gain, apply)

@@ -90,11 +90,4 @@ def _fold(node: Node, layer: Node) -> None:
     layer.sources = node.sources + layer.sources
 
 
-INPUT_SCALE = Pass(
-    "input-scale", sites, legal, gain, apply,
-    what="Mul, Sub, Div, Add by constants, BatchNormalization and ImageScaler on the input fold "
-        "into the weights and the bias of the first layer",
-    legal_if="the input has a single user; the layer does not pad, or there is no offset",
-    applied_if="always",
-    gains="the depthwise convolution that would apply the factors",
-)  # fmt: skip
+INPUT_SCALE = Pass("input-scale", sites, legal, gain, apply)

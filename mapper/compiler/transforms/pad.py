@@ -72,11 +72,4 @@ def _least(graph: Graph, tensor: Tensor) -> float:
     return float("-inf")
 
 
-PAD = Pass(
-    "pad", sites, legal, gain, apply,
-    what="Pad folds into the convolution or the max pooling after it",
-    legal_if="one user, rows and columns only; zeros before a convolution; before max pooling no "
-        "value larger than the map, and no window of only padding",
-    applied_if="always: the padding value would otherwise be part of the range of the map",
-    gains="the depthwise convolution that would pad",
-)  # fmt: skip
+PAD = Pass("pad", sites, legal, gain, apply)

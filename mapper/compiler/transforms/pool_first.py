@@ -76,11 +76,4 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     return told
 
 
-POOL_FIRST = Pass(
-    "pool-first", sites, legal, gain, apply,
-    what="max pooling moves before the requantisation and the activation of the layer before",
-    legal_if="no channel has a negative factor, so the function never decreases: ReLU, Clip, leaky "
-        "slopes of at least 0; no padding; a window of sums fits the accumulators",
-    applied_if="always; with `fuse` off, sums cannot be pooled on their tiles",
-    gains="ALU cycles of requantisations that are saved",
-)  # fmt: skip
+POOL_FIRST = Pass("pool-first", sites, legal, gain, apply)

@@ -75,11 +75,4 @@ def _copied(part: Tensor, number: int, node: Node) -> Node:
     return Node(Copy(), [part], [copy], node.sources)
 
 
-SHARE = Pass(
-    NAME, sites, legal, gain, apply,
-    what="parts of concatenations, in channels, rows or columns, and of splits are stored inside "
-        "the region of the whole; without the pass, each has a separate region and is copied",
-    legal_if="parts begin at vectors (blocks are padded for this) and have one scale",
-    applied_if="always",
-    gains="a load and a store per part",
-)  # fmt: skip
+SHARE = Pass(NAME, sites, legal, gain, apply)

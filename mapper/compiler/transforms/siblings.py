@@ -334,15 +334,4 @@ def _put(graph: Graph, order: Sequence[Sibling], made: Joined) -> None:
     ]  # fmt: skip
 
 
-SIBLINGS = Pass(
-    "siblings", sites, legal, gain, apply,
-    what="convolutions on one map become one: a small kernel is padded with zeros to the size of "
-        "the larger one, kernels are stacked, and the results share memory",
-    legal_if="equal strides, dilations and result sizes, no groups, kernel sizes that differ by an "
-        "even number and paddings by half of it; equal zero points and bounds, because one "
-        "requantisation has one of each; parts begin at blocks, or are adjacent in a "
-        "concatenation",
-    applied_if="it saves cycles, and the feature memory holds the whole",
-    gains="trial of both convolutions, and of the joined one",
-    weighed=True, measured=True,
-)  # fmt: skip
+SIBLINGS = Pass("siblings", sites, legal, gain, apply, weighed=True, measured=True)

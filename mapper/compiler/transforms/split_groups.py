@@ -92,12 +92,4 @@ def block_diagonal(weights: NDArray[np.int64], groups: int) -> NDArray[np.int64]
     return made
 
 
-SPLIT_GROUPS = Pass(
-    NAME, sites, legal, gain, apply,
-    what="each output block of a grouped convolution reads only the input blocks of its groups; "
-        "without the pass, the kernels of all groups become one block-diagonal convolution",
-    legal_if="groups of several channels; depthwise convolutions have their own unit",
-    applied_if="it saves matrix calls",
-    gains="matrix calls",
-    weighed=True,
-)  # fmt: skip
+SPLIT_GROUPS = Pass(NAME, sites, legal, gain, apply, weighed=True)
