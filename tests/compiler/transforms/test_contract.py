@@ -290,7 +290,7 @@ def test_every_pass_module_is_complete(one: Pass) -> None:
     generated = importlib.util.module_from_spec(found)
     found.loader.exec_module(generated)
     page = generated.fill((DOCS / "compiler.md").read_text())
-    assert f"| `{one.name}` | {one.what}" in page
+    assert f"| `{one.name}` | {one.texts.what}" in page
 
 
 @pytest.mark.sample(12)
