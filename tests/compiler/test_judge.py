@@ -19,7 +19,7 @@ from mapper.compiler.artifacts.judge.cut import CutModel
 from mapper.compiler.artifacts.judge.folders import judged
 from mapper.compiler.artifacts.manifest import read_folder
 from mapper.compiler.artifacts.simulate import Machine, simulate
-from mapper.compiler.numerics.levels import bipolar, quant, trunc
+from mapper.compiler.numerics.binary import bipolar, quant, trunc
 from storage.formats.layers.onnxruns import model_of_node
 from tests.compiler.right_values import RANDOM, Case, compiled, node, pointwise, rounded
 from tests.storage.formats.onnx_models import helper, model, numpy_helper, onnx

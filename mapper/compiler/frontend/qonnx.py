@@ -16,7 +16,7 @@ from mapper.compiler.frontend.onnx import Handler, Made, Reader
 from mapper.compiler.ir.graph import View
 from mapper.compiler.ir.node import Levels, Operator, Sign
 from mapper.compiler.ir.requantisation import Rounding
-from mapper.compiler.numerics.levels import bipolar, ends, quant, trunc
+from mapper.compiler.numerics.binary import bipolar, ends, quant, trunc
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import OnnxNode
 

@@ -127,15 +127,13 @@ def weighted(
     return quantised(reader, node, made, result)
 
 
-def qlinear_conv(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
-    bias = inputs[8] if len(inputs) > 8 else None
+def qlinear(
+    axis: int, kind: str, compute: Handler, reader: Reader, node: OnnxNode, inputs: list[Any]
+) -> Made:
+    """Read QLinearConv or QLinearMatMul. axis : output axis of the weights"""
+    inputs = filled(inputs, 9)
     how = scale_of(inputs[6], inputs[7])
-    return weighted(reader, node, inputs, 0, bias, how, ("Conv", conv))
-
-
-def qlinear_matmul(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
-    how = scale_of(inputs[6], inputs[7])
-    return weighted(reader, node, inputs, 1, None, how, ("MatMul", matmul))
+    return weighted(reader, node, inputs, axis, inputs[8], how, (kind, compute))
 
 
 def qgemm(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
@@ -312,8 +310,8 @@ MOVING = {
     **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), partial(moving, on_host)),
 }
 QOPERATORS: dict[str, Handler] = {
-    "QLinearConv": qlinear_conv,
-    "QLinearMatMul": qlinear_matmul,
+    "QLinearConv": partial(qlinear, 0, "Conv", conv),
+    "QLinearMatMul": partial(qlinear, 1, "MatMul", matmul),
     "QGemm": qgemm,
     "QLinearAdd": partial(two, "Add"),
     "QLinearMul": partial(two, "Mul"),

@@ -6,10 +6,9 @@ import numpy as np
 
 from mapper.compiler.ir import node as op
 from mapper.compiler.ir.node import Node
-from mapper.compiler.numerics.binary import applied, signs, steps_of
+from mapper.compiler.numerics.binary import applied, levels_of, signs, steps_of
 from mapper.compiler.numerics.execute import Data, Rule, moved, on_host
 from mapper.compiler.numerics.formulas import dequantise
-from mapper.compiler.numerics.levels import levels_of
 from mapper.compiler.numerics.windows import convolve, kernel_of, pixels, windows
 
 

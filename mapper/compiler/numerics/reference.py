@@ -13,11 +13,10 @@ import numpy as np
 
 from mapper.compiler.ir import node as op
 from mapper.compiler.ir.node import Node
-from mapper.compiler.numerics.binary import Thresholds, signs
+from mapper.compiler.numerics.binary import Thresholds, signs, stored_input
 from mapper.compiler.numerics.execute import Data, Rule, moved, on_host
 from mapper.compiler.numerics.floating import FLOATING
 from mapper.compiler.numerics.formulas import added, dequantise, quantise, real_numbers, requantise
-from mapper.compiler.numerics.levels import stored_input
 from mapper.compiler.numerics.windows import (
     columns_of_windows,
     convolve,

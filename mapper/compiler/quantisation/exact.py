@@ -18,9 +18,8 @@ from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.requantisation import Multiplier, Requantisation
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.numerics.binary import TOLERANCE, Steps, kernel_signs, steps_of
+from mapper.compiler.numerics.binary import TOLERANCE, Steps, kernel_signs, levels_of, steps_of
 from mapper.compiler.numerics.formulas import multiplier, requantise
-from mapper.compiler.numerics.levels import levels_of
 from mapper.compiler.quantisation.parameters import Scaling
 
 MOST_OFFSET = (1 << 31) - 1

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph, View, take_instead
 from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.quantisation.join import join, store_weights, stored_weights
-from mapper.compiler.quantisation.parameters import HEADROOM, Scaling, quantised_weights, scaling
+from mapper.compiler.quantisation.parameters import (
+    HEADROOM,
+    Precision,
+    Scaling,
+    quantised_weights,
+    scaling,
+)
 from mapper.compiler.quantisation.ranges import Ends, Range
 from mapper.errors import MapperError
 
@@ -51,9 +56,8 @@ class Rest:
     source : unchanged input graph; stored : for each of its real maps, the map of the integer graph
     """
 
-    def __init__(self, source: Graph, scheme: Any, per_channel: bool, headroom: float) -> None:
-        self.source = source
-        self.scheme, self.per_channel, self.headroom = scheme, per_channel, headroom
+    def __init__(self, source: Graph, precision: Precision) -> None:
+        self.source, self.precision = source, precision
         self.copies: dict[Tensor, Tensor] = {}
         self.stored: dict[Tensor, Tensor] = {}
 
@@ -71,7 +75,9 @@ class Rest:
             if weights is None or node.output.type != "float32":
                 continue
             if isinstance(stored_weights(made, node), str):
-                values, scales = quantised_weights(weights.numbers, BITS, self.per_channel)
+                values, scales = quantised_weights(
+                    weights.numbers, BITS, self.precision.per_channel
+                )
                 store_weights(made, node, values, scales)
         whys: dict[str, str] = {}
         stored = {node.inputs[0]: node.output for node in made.nodes_of(op.Quantise)}
@@ -96,8 +102,8 @@ class Rest:
         inside, outside = HEADROOM[BITS]
         given = any(view.tensor is tensor for view in self.source.inputs.values())
         last = self.source.is_output(tensor) or (user is not None and _is(user, op.Host))
-        factor = self.headroom * (1.0 if given else outside if last else inside)
-        return scaling(found.low * factor, found.high * factor, BITS, self.scheme)
+        factor = self.precision.headroom * (1.0 if given else outside if last else inside)
+        return scaling(found.low * factor, found.high * factor, BITS, self.precision.scheme)
 
     def _copied(self) -> Graph:
         """Return a copy of the source that may be changed."""

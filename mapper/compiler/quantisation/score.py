@@ -153,7 +153,7 @@ def _rest_quantised(
     """Return the integer graph of a partly quantised model; its biases are not corrected."""
     if precision.bits != 8 or precision.wide:
         raise MapperError("the model is partly quantised, in 8 bits; omit --bits 16")
-    rest = Rest(source, precision.scheme, precision.per_channel, precision.headroom)
+    rest = Rest(source, precision)
     made = rest.convert(chosen_ends(ranges, method, 8, precision.scheme))
     note = (
         "partly quantised model: the rest gets scales from samples, with the rounding of the model"

@@ -38,13 +38,20 @@ Trial = Callable[[Sequence[Node], Sequence[Tensor]], Taken | None]
 """Returns the cost of nodes that compute some results; None if they do not fit."""
 
 
+def saved(before: Taken | None, after: Taken | None) -> Taken | None:
+    """Return the savings of a change; None if a cost is unknown."""
+    if before is None or after is None:
+        return None
+    return Taken(before.cycles - after.cycles, before.bytes - after.bytes)
+
+
 @dataclass(slots=True)
 class Context:
     """State shared by passes.
 
     shape : shape of the core
-    trial : returns the cost of nodes on the core; without it, passes that compare costs change
-        nothing
+    trial : returns the cost of nodes on the core; without it, costs are unknown, and passes that
+        compare them change nothing
     fits : whether all maps of a graph fit the feature memory
     few_channels : where windows are built; auto selects the option with the fewest cycles per layer
     marked : by pass name, nodes that the pass must not change again
@@ -55,7 +62,7 @@ class Context:
     """
 
     shape: NpuShape = field(default_factory=NpuShape)
-    trial: Trial | None = None
+    trial: Trial = lambda _, __: None
     fits: Callable[[Graph], bool] = lambda _: True
     few_channels: FewChannels = "auto"
     marked: dict[str, set[Node]] = field(default_factory=dict)

@@ -13,7 +13,7 @@ import numpy as np
 
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Clamp, Concat, Node, Operator, Requantise
-from mapper.compiler.transforms.base import Context, Pass, Site, Taken
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken, saved
 
 CHANNELS = 3
 
@@ -48,8 +48,6 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
 def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
     """Return the gain of a trial that includes the layers of the parts."""
     node, user = site
-    if context.trial is None:
-        return None
     layers: list[Node] = []
     for tensor in dict.fromkeys(node.inputs):
         while (maker := graph.maker(tensor)) is not None and maker.kind in ("requantise", "conv"):
@@ -57,9 +55,7 @@ def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
             tensor = maker.inputs[0]
     before = context.trial([*layers, node, user], [user.output])
     after = context.trial([*layers, *parted(node, user)], [user.output])
-    if before is None or after is None:
-        return None
-    return Taken(before.cycles - after.cycles, before.bytes - after.bytes)
+    return saved(before, after)
 
 
 def parted(node: Node, user: Node) -> list[Node]:

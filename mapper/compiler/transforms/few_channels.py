@@ -184,7 +184,7 @@ def _cost(graph: Graph, node: Node, flits: int, others: int, context: Context) -
     """
     macro = next(one for one in fuse(graph) if one.conv is node)
     first = [macro.windows] if macro.windows is not None else []
-    taken = context.trial and context.trial([*first, *macro.nodes], [macro.output])
+    taken = context.trial([*first, *macro.nodes], [macro.output])
     if taken is None and context.cores > 1:  # it may be spread over several cores
         return WindowCost(_calls(node, context.shape), others, flits)
     return None if taken is None else WindowCost(taken.cycles, others, flits)

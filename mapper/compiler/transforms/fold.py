@@ -25,7 +25,7 @@ from mapper.compiler.ir.graph import Graph, part_of
 from mapper.compiler.ir.node import Node, Operator, Window
 from mapper.compiler.ir.requantisation import Requantisation
 from mapper.compiler.ir.tensor import Tensor, constant
-from mapper.compiler.transforms.base import Context, Pass, Site, Taken
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken, saved
 from mapper.compiler.transforms.few_channels import make_windows
 
 NAME = "fold"
@@ -345,13 +345,11 @@ def _gain(graph: Graph, node: Node, context: Context) -> Taken | None:
     _splice(graph, chain, nodes)
     fits = context.fits(graph)
     graph.nodes = kept
-    return Taken(before.cycles - after.cycles, before.bytes - after.bytes) if fits else None
+    return saved(before, after) if fits else None
 
 
 def _trial(graph: Graph, nodes: list[Node], result: Tensor, context: Context) -> Taken | None:
     """Return the cost of nodes, with windows for the first one if possible."""
-    if context.trial is None:
-        return None
     part = part_of(nodes, [result])
     conv, data = part.nodes[0], part.nodes[0].inputs[0]
     maker, kept = graph.maker(data), (data.stored, data.planes)

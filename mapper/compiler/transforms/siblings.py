@@ -19,7 +19,7 @@ from mapper.compiler.ir.node import Node, Window
 from mapper.compiler.ir.requantisation import Multiplier, Requantisation
 from mapper.compiler.ir.tensor import Pad, Tensor, constant
 from mapper.compiler.memory.planner import blocks_of
-from mapper.compiler.transforms.base import Context, Pass, Site, Taken
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken, saved
 
 WORTH_A_TRIAL = 4.0
 """Matrix calls that may be added per vector that is not loaded; above this, joining gains
@@ -128,16 +128,13 @@ def _fits(graph: Graph, order: Sequence[Sibling], context: Context) -> bool:
 
 def weighed(graph: Graph, pair: Sequence[Sibling], context: Context) -> Taken | None:
     """Return the savings of joining two convolutions; None if they save no cycles."""
-    if context.trial is None:
-        return None
     order = in_order(graph, pair)
     made = join(graph, order)
     before = context.trial([node for one in order for node in one], [one.result for one in order])
     results = [node.output for node in made.slices] or [made.nodes[-1].output]
     after = context.trial([*made.nodes, *made.slices], results)
-    if before is None or after is None or after.cycles >= before.cycles:
-        return None
-    return Taken(before.cycles - after.cycles, before.bytes - after.bytes)
+    gain = saved(before, after)
+    return gain if gain is not None and gain.cycles > 0 else None
 
 
 def _siblings(graph: Graph, tensor: Tensor) -> Iterator[Sibling]:

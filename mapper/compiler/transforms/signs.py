@@ -17,8 +17,7 @@ from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Conv, Node, Operator, Quantise, Requantise, Sign, Threshold
 from mapper.compiler.ir.requantisation import Multiplier, Requantisation
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.numerics.binary import Thresholds, applied, signs, steps_of
-from mapper.compiler.numerics.levels import levels_of
+from mapper.compiler.numerics.binary import Thresholds, applied, levels_of, signs, steps_of
 from mapper.compiler.transforms.base import Context
 
 ENDS = op.Sign | op.Levels
