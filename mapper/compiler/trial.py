@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from chipsim.chip.npu_shape import NpuShape
@@ -55,8 +56,8 @@ def taken(
 ) -> Taken | None:
     """Return the cost of nodes as a program, by its timeline; the nodes are unchanged."""
     part = part_of(nodes, results)
-    kept = [(tensor, tensor.stored, tensor.address) for tensor in part.tensors()]
-    try:
+    # usually a memory limit: changes that cannot be tried are not applied
+    with part.unchanged(), suppress(MapperError):
         context = Context(shape)
         sweep(POOL_FIRST, part, context)
         places = share(part, lanes_of(shape), context.log)
@@ -73,11 +74,7 @@ def taken(
         before = Preloaded.of(emitter.tables, made.preset)
         cycles = timeline_of_functions(program, partition.spans(ends), shape, before).cycles
         return Taken(cycles, shape.columns * sum(map(_vectors, emitter.steps)))
-    except MapperError:  # usually a memory limit: changes that cannot be tried are not applied
-        return None
-    finally:
-        for tensor, is_stored, address in kept:
-            tensor.stored, tensor.address = is_stored, address
+    return None
 
 
 def memory_needed(graph: Graph, shape: NpuShape, reuse: bool) -> int:
@@ -87,15 +84,11 @@ def memory_needed(graph: Graph, shape: NpuShape, reuse: bool) -> int:
     """
     whole = part_of(graph.nodes, [])
     whole.inputs, whole.outputs = graph.inputs, graph.outputs
-    kept = [(tensor, tensor.stored, tensor.address) for tensor in graph.tensors()]
-    try:
+    with graph.unchanged():
         places = share(whole, {"int8": 1, "bits": 1}, CompileLog())
         partition = divide(whole, fuse(whole))
         stored = PlannedMaps(partition.macros, partition.written(), partition.read(), places)
         return memory_use(plan_memory(stored, shape.columns, 0, reuse)).used
-    finally:
-        for tensor, is_stored, address in kept:
-            tensor.stored, tensor.address = is_stored, address
 
 
 def _vectors(step: Step) -> int:

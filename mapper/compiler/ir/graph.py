@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from types import UnionType
 from typing import Any, NamedTuple
@@ -133,6 +134,20 @@ class Graph:
             name: view._replace(tensor=instead) if view.tensor is tensor else view
             for name, view in self.outputs.items()
         }
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Restore the nodes with their operators and inputs, and where maps are stored, at exit."""
+        nodes = [(node, node.operator, list(node.inputs)) for node in self.nodes]
+        kept = [(one, one.stored, one.address, one.planes) for one in self.tensors()]
+        try:
+            yield
+        finally:
+            self.nodes = [node for node, _, _ in nodes]
+            for node, operator, inputs in nodes:
+                node.operator, node.inputs = operator, inputs
+            for one, stored, address, planes in kept:
+                one.stored, one.address, one.planes = stored, address, planes
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield every tensor once, in order of computation; constants before their users."""

@@ -9,7 +9,6 @@ sends the map in planes, with channels padded to groups of four.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
@@ -158,7 +157,8 @@ def _fewest(graph: Graph, node: Node, ways: WindowOptions, context: Context) -> 
     for way in ("host", "core", "off"):
         if way not in ways.calls or (way == "core" and headers_short(node.output, shape, cores)):
             continue
-        with _applied(graph, node, way):
+        with graph.unchanged():
+            _make(graph, node, way)
             if not context.fits(graph):
                 found[way] = None
                 continue
@@ -188,20 +188,6 @@ def _cost(graph: Graph, node: Node, flits: int, others: int, context: Context) -
     if taken is None and context.cores > 1:  # it may be spread over several cores
         return WindowCost(_calls(node, context.shape), others, flits)
     return None if taken is None else WindowCost(taken.cycles, others, flits)
-
-
-@contextmanager
-def _applied(graph: Graph, node: Node, way: Way) -> Iterator[None]:
-    """Apply an option to a layer, and restore the graph at exit."""
-    operator, inputs, nodes = node.operator, list(node.inputs), list(graph.nodes)
-    kept = [(one, one.stored, one.planes) for one in graph.tensors()]
-    _make(graph, node, way)
-    try:
-        yield
-    finally:
-        node.operator, node.inputs, graph.nodes = operator, inputs, nodes
-        for one, stored, planes in kept:
-            one.stored, one.planes = stored, planes
 
 
 def _flits(tensor: Tensor, shape: NpuShape, cores: int) -> int:

@@ -335,16 +335,16 @@ def _folded(tensor: Tensor, *shape: int) -> Tensor:
 def _gain(graph: Graph, node: Node, context: Context) -> Taken | None:
     chain = chain_of(graph, node)
     assert chain is not None
-    nodes, kept = folded(chain, _count(chain, context.shape)), list(graph.nodes)
+    nodes = folded(chain, _count(chain, context.shape))
     result, more = chain.second[-1].output, []
     if (user := graph.only_user(result, op.Pool)) is not None:
         result, more = user.output, [user]
     before, after = (_trial(graph, [*one, *more], result, context) for one in (chain.nodes, nodes))
     if before is None or after is None:
         return None
-    _splice(graph, chain, nodes)
-    fits = context.fits(graph)
-    graph.nodes = kept
+    with graph.unchanged():
+        _splice(graph, chain, nodes)
+        fits = context.fits(graph)
     return saved(before, after) if fits else None
 
 
@@ -352,13 +352,12 @@ def _trial(graph: Graph, nodes: list[Node], result: Tensor, context: Context) ->
     """Return the cost of nodes, with windows for the first one if possible."""
     part = part_of(nodes, [result])
     conv, data = part.nodes[0], part.nodes[0].inputs[0]
-    maker, kept = graph.maker(data), (data.stored, data.planes)
-    if (maker is None or isinstance(maker.operator, op.Quantise)) and len(graph.users(data)) == 1:
-        make_windows(part, conv, context)
-    tried = [one for one in part.nodes if not isinstance(one.operator, op.Windows)]
-    taken = context.trial(tried, [result])
-    data.stored, data.planes = kept
-    return taken
+    by_host = graph.maker(data) is graph.maker(data, op.Quantise)
+    with part.unchanged():
+        if by_host and len(graph.users(data)) == 1:
+            make_windows(part, conv, context)
+        tried = [one for one in part.nodes if not isinstance(one.operator, op.Windows)]
+        return context.trial(tried, [result])
 
 
 FOLD = Pass(NAME, sites, legal, gain, apply, weighed=True, measured=True)

@@ -107,23 +107,15 @@ def _best(graph: Graph, site: Site, context: Context) -> tuple[Taken | None, lis
             found.append((taken, key, in_order(graph, pair)))
     found.sort(key=lambda one: one[0], reverse=True)
     for taken, key, order in found:
-        if _fits(graph, order, context):
+        with graph.unchanged():
+            _put(graph, order, join(graph, order))
+            fits = context.fits(graph)
+        if fits:
             return taken, order
         context.known[key] = None
         names = ", ".join(one.conv.label for one in order)
         context.refused.append(f"{names}: not joined, because the feature memory is too small")
     return None, []
-
-
-def _fits(graph: Graph, order: Sequence[Sibling], context: Context) -> bool:
-    """Return whether the feature memory holds all maps after joining; the graph is unchanged."""
-    before = [(node, list(node.inputs)) for node in graph.nodes]
-    _put(graph, order, join(graph, order))
-    found = context.fits(graph)
-    graph.nodes = [node for node, _ in before]
-    for node, inputs in before:
-        node.inputs = inputs
-    return found
 
 
 def weighed(graph: Graph, pair: Sequence[Sibling], context: Context) -> Taken | None:
