@@ -304,3 +304,7 @@ class Node:
 
 SHARES: tuple[type[Operator], ...] = (Concat, Slice, Unfold)
 """Operators that are implemented by memory layout only."""
+BY_HOST = Host | Quantise | Windows
+"""Operators that the host computes."""
+ENDS = Sign | Levels
+"""Operators that make signs or levels, which fold the factors and offsets before them."""

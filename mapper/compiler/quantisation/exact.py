@@ -25,7 +25,6 @@ from mapper.compiler.quantisation.parameters import Scaling
 MOST_OFFSET = (1 << 31) - 1
 MOST_LEVEL = 127  # largest weight in levels
 MOST_TRIED = 1 << 22  # sums tried per layer: channels times values
-ENDS = op.Sign | op.Levels
 
 Kernels = tuple[NDArray[np.int64], NDArray[np.float64]]
 """Integer weights, and the real number that 1 stands for, per output."""
@@ -62,7 +61,7 @@ class ExactLayers:
             found = {self.scales.get(tensor) for tensor in node.inputs}
             moves = isinstance(node.operator, op.Concat | op.Slice | op.Upsample)
             moves |= node.is_max_pool
-            if isinstance(node.operator, ENDS):
+            if isinstance(node.operator, op.ENDS):
                 scale = node.operator.scale
                 zero = 0 if isinstance(node.operator, op.Sign) else node.operator.stored_zero
                 self.scales[node.output] = Scaling(scale, zero)
@@ -74,7 +73,7 @@ class ExactLayers:
             view.tensor
             for view in graph.inputs.values()
             if graph.users(view.tensor)
-            and all(isinstance(node.operator, ENDS) for node in graph.users(view.tensor))
+            and all(isinstance(node.operator, op.ENDS) for node in graph.users(view.tensor))
         }
 
     def covered(self) -> set[int]:
@@ -146,7 +145,7 @@ def _chain(graph: Graph, layer: Node) -> Chain | None:
             return None  # sums can only be pooled on their tile
         pools.append(node)
         node = graph.only_user(node.output)
-    return Chain(pools, node) if node is not None and isinstance(node.operator, ENDS) else None
+    return Chain(pools, node) if node is not None and isinstance(node.operator, op.ENDS) else None
 
 
 def exact_tails(graph: Graph) -> dict[str, str]:

@@ -11,11 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import Affine, Conv, Dense, Levels, Node, Sign
+from mapper.compiler.ir.node import ENDS, Affine, Conv, Dense, Node
 from mapper.compiler.ir.tensor import constant
 from mapper.compiler.transforms.base import Context, Pass, Site, Taken, of_each_channel
-
-ENDS = Sign | Levels
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:

@@ -25,8 +25,6 @@ from mapper.errors import MapperError
 
 ALIKE = (op.Add, op.Clamp, op.Copy, op.Pool, op.Requantise, op.Upsample)
 """Operators whose result channels correspond to their input channels."""
-BY_HOST = op.Host | op.Quantise | op.Windows
-"""Operators that the host computes."""
 Cuts = dict[Tensor, set[int]]
 """Channels before which a block is filled up; may include the end of the map."""
 
@@ -137,14 +135,14 @@ def _width(channels: int, cuts: set[int], size: int) -> int:
 def _hosted(graph: Graph) -> set[Tensor]:
     """Return the maps that the host computes."""
     made = {view.tensor for view in graph.inputs.values()}
-    return made.union(*(node.outputs for node in graph.nodes_of(BY_HOST)))
+    return made.union(*(node.outputs for node in graph.nodes_of(op.BY_HOST)))
 
 
 def _between_host_and_parts(graph: Graph, size: int) -> Iterator[str]:
     """Insert moves after maps of the host that need padding channels."""
     hosted, cuts = _hosted(graph), _cuts(graph, size)
     for tensor in [one for one in cuts if one in hosted and cuts[one]]:
-        users = [node for node in graph.users(tensor) if not isinstance(node.operator, BY_HOST)]
+        users = [node for node in graph.users(tensor) if not isinstance(node.operator, op.BY_HOST)]
         made = _moved(graph, tensor, min(graph.nodes.index(node) for node in users))
         for node in users:
             node.inputs = [made if one is tensor else one for one in node.inputs]

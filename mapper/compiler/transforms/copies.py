@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import SHARES, Copy, Host, Quantise, Windows
+from mapper.compiler.ir.node import BY_HOST, SHARES, Copy
 from mapper.compiler.transforms.base import Context, Pass, Site, Taken, vectors
 from mapper.compiler.transforms.fuse import ALONE
 
@@ -23,7 +23,7 @@ def sites(graph: Graph, context: Context) -> Iterator[Site]:
 def legal(graph: Graph, site: Site, context: Context) -> str | None:
     (node,) = site
     maker = graph.maker(node.inputs[0])
-    if maker is None or isinstance(maker.operator, (Host, Quantise, Windows)):
+    if maker is None or isinstance(maker.operator, BY_HOST):
         return "the host computes the map"
     if isinstance(maker.operator, (*SHARES, Copy)):
         return "no layer computes the map"

@@ -33,7 +33,7 @@ def fuse(graph: Graph, whole: bool = True, context: Context | None = None) -> li
     macros: list[Macro] = []
     taken: set[Node] = set()
     known.stored = {view.tensor for view in graph.inputs.values()}
-    known.stored |= {node.output for node in graph.nodes_of(op.Host | op.Windows | op.Quantise)}
+    known.stored |= {node.output for node in graph.nodes_of(op.BY_HOST)}
     for node in graph.nodes:
         if isinstance(node.operator, SHARES):
             known.stored |= set(node.outputs)

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import Concat, Copy, Host, Node, Quantise, Slice, Windows
+from mapper.compiler.ir.node import BY_HOST, Concat, Copy, Node, Slice
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.transforms.base import Context, Pass, Site, Taken, round_trip
 
 NAME = "share"
-HOST = Host | Quantise | Windows
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
@@ -57,7 +56,9 @@ def copy_parts(graph: Graph, context: Context) -> None:
         made = [_copied(one, number, node) for number, one in enumerate(_parts(node), 1)]
         at = graph.nodes.index(node)
         if isinstance(node.operator, Slice):
-            users = [one for one in graph.users(node.output) if not isinstance(one.operator, HOST)]
+            users = [
+                one for one in graph.users(node.output) if not isinstance(one.operator, BY_HOST)
+            ]
             for user in users:
                 user.inputs = [made[0].output if one is node.output else one for one in user.inputs]
             made = made if users else []  # the host reads parts inside the whole

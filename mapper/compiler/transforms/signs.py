@@ -20,8 +20,6 @@ from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.numerics.binary import Thresholds, applied, levels_of, signs, steps_of
 from mapper.compiler.transforms.base import Context
 
-ENDS = op.Sign | op.Levels
-
 
 def simplify_signs(graph: Graph, context: Context) -> bool:
     """Remove nodes that do not change signs and levels; return whether there were any.
@@ -33,7 +31,7 @@ def simplify_signs(graph: Graph, context: Context) -> bool:
     changed = True
     while changed:
         changed = False
-        for node in graph.nodes_of(ENDS):
+        for node in graph.nodes_of(op.ENDS):
             if line := _simplify(graph, node):
                 context.log.add(f"signs: {line}")
                 found = changed = True
