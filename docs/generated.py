@@ -280,9 +280,9 @@ def passes() -> str:
     """Return the table of the compiler passes, in their order."""
     heads = ["pass", "action", "legal if", "applied if", "gain in the log"]
     rows = [
-        [f"`{one.name}`", *one.texts[1:4],
-         f"{one.texts.gains}{'' if one.measured else '; estimated'}"]
-        for one in PASSES
+        [f"`{one.name}`", texts.what, texts.legal_if, texts.applied_if,
+         f"{texts.gains}{'' if one.measured else '; estimated'}"]
+        for one, texts in ((one, one.texts) for one in PASSES)
     ]  # fmt: skip
     return table(heads, rows)
 

@@ -245,7 +245,7 @@ def _sums_of_host(
 
 
 def _whole(value: Any) -> int:
-    """Return an integer of a model as it is stored."""
+    """Return the stored form of an integer of the model."""
     found = np.asarray(value)
     return int(found.reshape(())) - OFFSET.get(found.dtype, 0)
 
