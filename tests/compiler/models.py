@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,36 @@ from mapper.compiler.frontend.onnx import Reader
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.numerics.execute import run_graph
 from mapper.compiler.numerics.floating import FLOATING
-from tests.storage.formats.onnx_models import onnx, reference
+from tests.storage.formats.onnx_models import model, onnx, reference
 
 
-def read(model: Any, folder: Path) -> Graph:
-    """Return the graph of a floating-point model, without passes."""
+def onnx_model(
+    nodes: Sequence[Any], constants: Mapping[str, Any], shape: Sequence[int | str | None],
+    outputs: Sequence[str] = ("y",), opset: int = 17, domains: Sequence[str] = (),
+    kind: int = onnx.TensorProto.FLOAT,
+) -> Any:  # fmt: skip
+    """Return a model of the input x that ONNX Runtime accepts.
+
+    domains : other operator sets, of version 1; kind : element type of the input
+    """
+    arrays = {name: np.asarray(one) for name, one in constants.items()}
+    made = model(nodes, arrays, {"x": shape}, outputs, opset)
+    made.ir_version = 9
+    made.graph.input[0].type.tensor_type.elem_type = kind
+    made.opset_import.extend(onnx.helper.make_opsetid(domain, 1) for domain in domains)
+    return made
+
+
+def saved(made: Any, folder: Path) -> Path:
+    """Save a model as model.onnx."""
     path = folder / "model.onnx"
-    onnx.save(model, str(path))
-    return Reader(path, FLOAT).read()
+    onnx.save(made, str(path))
+    return path
+
+
+def read(made: Any, folder: Path) -> Graph:
+    """Return the graph of a floating-point model, without passes."""
+    return Reader(saved(made, folder), FLOAT).read()
 
 
 def computed(graph: Graph, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -13,9 +13,11 @@ from mapper.compiler.model import open_model
 from mapper.compiler.numerics.execute import run_graph
 from mapper.compiler.numerics.formulas import dequantise, quantise
 from mapper.compiler.numerics.reference import INTEGER
+from tests.compiler.models import onnx_model, saved
 from tests.compiler.onnx_sessions import session_of
+from tests.reference import quantised as twin
 from tests.reference.quantised import Array, How
-from tests.storage.formats.onnx_models import helper, numpy_helper, onnx
+from tests.storage.formats.onnx_models import helper
 
 MICROSOFT = "com.microsoft"
 OF_ONNX = {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger",
@@ -56,23 +58,51 @@ class Net:
 
     @property
     def model(self) -> Any:
-        graph = helper.make_graph(
-            self.nodes,
-            "quantised",
-            [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, self.shape)],
-            [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
-            [numpy_helper.from_array(array, name) for name, array in self.constants.items()],
+        return onnx_model(
+            self.nodes, self.constants, self.shape, opset=self.opset, domains=[MICROSOFT]
         )
-        opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid(MICROSOFT, 1)]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
     def save(self, folder: Path) -> Path:
-        path = folder / "model.onnx"
-        onnx.save(self.model, str(path))
-        return path
+        return saved(self.model, folder)
 
     def sample(self) -> Array:
         return self.random.normal(0, 1.2, self.shape).astype(np.float32)
+
+
+KINDS = ("uint8", "int8")
+MAP = (1, 4, 6, 7)
+
+
+def how(kind: str, scale: float, zero: int = 0) -> How:
+    """Return the storage of a map with a zero point given for int8."""
+    return How(np.float32(scale), zero + (128 if kind == "uint8" else 0), kind)
+
+
+def less(x: Array, taken: How) -> Array:
+    """Return the stored integers of x minus their zero point."""
+    return twin.quantised(x, taken).astype(np.int64) - taken.zero
+
+
+def pooled(
+    x: Array, taken: How, made: How, size: tuple[int, int], pads: tuple[int, ...] = (0, 0, 0, 0),
+    strides: tuple[int, int] = (1, 1), count: int = 0,
+) -> Array:  # fmt: skip
+    """Return means of stored integers, rounded once; count : divisor instead of the pixels inside
+    the map, if any"""
+    ratio = np.float64(taken.scale) / np.float64(made.scale)
+    windows = list(twin.pooled(less(x, taken), size, pads, strides))
+    found = np.zeros((1, *(1 + n for n in max(place for place, _ in windows))), np.float32)
+    for place, part in windows:
+        stored = np.rint(part.sum() * ratio / (count or part.size)) + made.zero
+        found[0][place] = (np.clip(stored, *made.ends) - made.zero) * made.scale
+    return found
+
+
+def added(x: Array, parts: tuple[How, How], made: How, low: int | None = None) -> Array:
+    """Return the sum of a map in two storages, rounded once; low : least stored integer"""
+    real = sum(less(x, one) * (np.float64(one.scale) / np.float64(made.scale)) for one in parts)
+    ends = made.ends[0] if low is None else low, made.ends[1]
+    return twin.dequantised(np.clip(np.rint(real) + made.zero, *ends).astype(made.kind), made)
 
 
 def run_integers(graph: Graph, x: Array) -> dict[str, Array]:

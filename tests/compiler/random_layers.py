@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -21,6 +22,9 @@ class Value(NamedTuple):
 
     name: str
     shape: tuple[int, ...]
+
+
+Step = Callable[["Network"], bool]
 
 
 class Network:
@@ -73,10 +77,29 @@ class Network:
         return some[int(self.random.integers(len(some)))]
 
 
-def conv(net: Network) -> bool:
-    x = net.pick(4)
-    if x is None:
-        return False
+class UnfitError(Exception):
+    """A layer does not fit the value."""
+
+
+def step(axes: int | None = None) -> Callable[[Callable[[Network, Value], None]], Step]:
+    """Make a step of a layer that reads a random value; axes : number of its axes"""
+
+    def with_value(add: Callable[[Network, Value], None]) -> Step:
+        def run(net: Network) -> bool:
+            x = net.pick(axes)
+            with suppress(UnfitError):
+                if x is not None:
+                    add(net, x)
+                    return True
+            return False
+
+        return run
+
+    return with_value
+
+
+@step(4)
+def conv(net: Network, x: Value) -> None:
     _, channels, height, width = x.shape
     size = net.choice(1, 1, 2, 3, 3)
     stride, dilation = net.choice(1, 1, 2), net.choice(1, 1, 1, 2)
@@ -85,7 +108,7 @@ def conv(net: Network) -> bool:
     rows = (height + pads[0] + pads[2] - reach) // stride + 1
     columns = (width + pads[1] + pads[3] - reach) // stride + 1
     if min(rows, columns) < 1:
-        return False
+        raise UnfitError
     divisors = [n for n in range(1, channels + 1) if channels % n == 0]
     groups = net.choice(1, 1, channels, net.choice(*divisors))
     outputs = groups * net.choice(*([1, 2] if groups > 1 else [1, 3, 5, 8, 16, 20]))
@@ -96,13 +119,10 @@ def conv(net: Network) -> bool:
         "Conv", inputs, (1, outputs, rows, columns), kernel_shape=[size] * 2, group=groups,
         strides=[stride] * 2, dilations=[dilation] * 2, pads=pads,
     )  # fmt: skip
-    return True
 
 
-def dense(net: Network) -> bool:
-    x = net.pick(2)
-    if x is None:
-        return False
+@step(2)
+def dense(net: Network, x: Value) -> None:
     outputs = net.choice(1, 3, 10, 16, 19)
     if net.chance(0.5):
         w = net.weights(outputs, x.shape[1])
@@ -110,12 +130,10 @@ def dense(net: Network) -> bool:
     else:
         w = net.constant(net.constants[net.weights(outputs, x.shape[1])].T.copy())
         net.add("MatMul", [x.name, w], (1, outputs))
-    return True
 
 
-def activation(net: Network) -> bool:
-    x = net.pick()
-    assert x is not None
+@step()
+def activation(net: Network, x: Value) -> None:
     kind = net.choice("Relu", "Relu", "LeakyRelu", "Clip", "PRelu")
     if kind == "LeakyRelu":
         net.add(kind, [x.name], x.shape, alpha=0.1)
@@ -124,73 +142,60 @@ def activation(net: Network) -> bool:
         net.add(kind, [x.name, *ends], x.shape)
     elif kind == "PRelu":
         if len(x.shape) != 4:
-            return False
+            raise UnfitError
         slope = net.constant(net.random.uniform(0, 0.5, (x.shape[1], 1, 1)).astype(np.float32))
         net.add(kind, [x.name, slope], x.shape)
     else:
         net.add(kind, [x.name], x.shape)
-    return True
 
 
-def pool(net: Network) -> bool:
-    x = net.pick(4)
-    if x is None:
-        return False
+@step(4)
+def pool(net: Network, x: Value) -> None:
     if net.chance(0.2):
         kind = net.choice("GlobalAveragePool", "GlobalMaxPool")
         net.add(kind, [x.name], (*x.shape[:2], 1, 1))
-        return True
+        return
     size, stride = net.choice(2, 3), net.choice(1, 2)
     pads = [net.choice(0, 1)] * 4
     rows, columns = ((n + 2 * pads[0] - size) // stride + 1 for n in x.shape[2:])
     if min(rows, columns) < 1:
-        return False
+        raise UnfitError
     kind = net.choice("MaxPool", "AveragePool")
     more = {"count_include_pad": net.choice(0, 1)} if kind == "AveragePool" else {}
     net.add(
         kind, [x.name], (*x.shape[:2], rows, columns), kernel_shape=[size] * 2,
         strides=[stride] * 2, pads=pads, **more,
     )  # fmt: skip
-    return True
 
 
-def pair(net: Network) -> bool:
+@step()
+def pair(net: Network, x: Value) -> None:
     """Combine two values of one shape."""
-    x = net.pick()
-    assert x is not None
     others = [one for one in net.values if one.shape == x.shape and one != x]
     if not others:
-        return False
+        raise UnfitError
     y = others[int(net.random.integers(len(others)))]
     net.add(net.choice("Add", "Add", "Add", "Sub", "Mul"), [x.name, y.name], x.shape)
-    return True
 
 
-def with_constant(net: Network) -> bool:
-    x = net.pick()
-    assert x is not None
+@step()
+def with_constant(net: Network, x: Value) -> None:
     wide = (x.shape[1], 1, 1) if len(x.shape) == 4 else (x.shape[-1],)
     shape = net.choice((), wide)
     value = net.random.uniform(0.2, 1.5, shape).astype(np.float32)
     net.add(net.choice("Add", "Mul", "Sub", "Div"), [x.name, net.constant(value)], x.shape)
-    return True
 
 
-def normalisation(net: Network) -> bool:
-    x = net.pick(4)
-    if x is None:
-        return False
+@step(4)
+def normalisation(net: Network, x: Value) -> None:
     size = x.shape[1]
     parts = [net.vector(size, 0.5, 1.5), net.vector(size), net.vector(size),
              net.vector(size, 0.5, 2)]  # fmt: skip
     net.add("BatchNormalization", [x.name, *parts], x.shape)
-    return True
 
 
-def join(net: Network) -> bool:
-    x = net.pick(4)
-    if x is None:
-        return False
+@step(4)
+def join(net: Network, x: Value) -> None:
     axis = net.choice(1, 1, 1, 2, 3)
     same = [
         one
@@ -202,27 +207,24 @@ def join(net: Network) -> bool:
     shape = list(x.shape)
     shape[axis] = sum(one.shape[axis] for one in parts)
     net.add("Concat", [one.name for one in parts], tuple(shape), axis=axis)
-    return True
 
 
-def cut(net: Network) -> bool:
-    x = net.pick()
-    assert x is not None
+@step()
+def cut(net: Network, x: Value) -> None:
     axis = int(net.random.integers(1, len(x.shape)))
     if x.shape[axis] < 2:
-        return False
+        raise UnfitError
     first, stop = sorted(net.random.choice(x.shape[axis] + 1, 2, replace=False).tolist())
     shape = list(x.shape)
     shape[axis] = stop - first
     places = [net.constant(np.array([n])) for n in (first, stop, axis)]
     net.add("Slice", [x.name, *places], tuple(shape))
-    return True
 
 
-def split(net: Network) -> bool:
-    x = net.pick(4)
-    if x is None or x.shape[1] < 2:
-        return False
+@step(4)
+def split(net: Network, x: Value) -> None:
+    if x.shape[1] < 2:
+        raise UnfitError
     at = int(net.random.integers(1, x.shape[1]))
     sizes = [at, x.shape[1] - at]
     names = [f"v{len(net.nodes)}", f"v{len(net.nodes)}b"]
@@ -234,27 +236,23 @@ def split(net: Network) -> bool:
     net.nodes.append(helper.make_node("Split", inputs, names, f"Split_{names[0]}", axis=1, **more))
     for name, size in zip(names, sizes, strict=True):
         net.values.append(Value(name, (1, size, *x.shape[2:])))
-    return True
 
 
-def padded(net: Network) -> bool:
-    x = net.pick(4)
-    if x is None:
-        return False
+@step(4)
+def padded(net: Network, x: Value) -> None:
     pads = [int(n) for n in net.random.integers(0, 3, 4)]
     mode = net.choice("constant", "constant", "reflect", "edge")
     if mode == "reflect" and max(pads) >= min(x.shape[2:]):
-        return False
+        raise UnfitError
     rows, columns = x.shape[2] + pads[0] + pads[2], x.shape[3] + pads[1] + pads[3]
     whole = np.array([0, 0, pads[0], pads[1], 0, 0, pads[2], pads[3]])
     net.add("Pad", [x.name, net.constant(whole)], (*x.shape[:2], rows, columns), mode=mode)
-    return True
 
 
-def enlarged(net: Network) -> bool:
-    x = net.pick(4)
-    if x is None or max(x.shape[2:]) > 8:
-        return False
+@step(4)
+def enlarged(net: Network, x: Value) -> None:
+    if max(x.shape[2:]) > 8:
+        raise UnfitError
     factor = net.choice(2, 2, 3)
     scales = net.constant(np.float32([1, 1, factor, factor]))
     shape = (*x.shape[:2], factor * x.shape[2], factor * x.shape[3])
@@ -262,12 +260,10 @@ def enlarged(net: Network) -> bool:
         "Resize", [x.name, "", scales], shape, mode=net.choice("nearest", "nearest", "linear"),
         coordinate_transformation_mode="asymmetric", nearest_mode="floor",
     )  # fmt: skip
-    return True
 
 
-def viewed(net: Network) -> bool:
-    x = net.pick()
-    assert x is not None
+@step()
+def viewed(net: Network, x: Value) -> None:
     axes = len(x.shape)
     way = net.choice("Flatten", "Reshape", "Transpose", "Identity", "Dropout")
     if way == "Flatten":
@@ -283,16 +279,14 @@ def viewed(net: Network) -> bool:
     elif way in ("Identity", "Dropout"):
         net.add(way, [x.name], x.shape)
     else:
-        return False
-    return True
+        raise UnfitError
 
 
 ELEMENTWISE = ("Tanh", "Sigmoid", "Exp", "Softplus", "Elu", "Abs", "Neg", "HardSigmoid", "Erf")
 
 
-def hosted(net: Network) -> bool:
-    x = net.pick()
-    assert x is not None
+@step()
+def hosted(net: Network, x: Value) -> None:
     kind = net.choice(*ELEMENTWISE, "Softmax", "LogSoftmax", "LRN", "ReduceMean", "Sign",
                       "ConvTranspose", "DepthToSpace", "InstanceNormalization")  # fmt: skip
     maps = len(x.shape) == 4
@@ -317,15 +311,14 @@ def hosted(net: Network) -> bool:
     elif kind in (*ELEMENTWISE, "Sign"):
         net.add(kind, [x.name], x.shape)
     else:
-        return False
-    return True
+        raise UnfitError
 
 
-def gate(net: Network) -> bool:
+@step(4)
+def gate(net: Network, x: Value) -> None:
     """Add squeeze and excitation."""
-    x = net.pick(4)
-    if x is None or x.shape[1] < 2:
-        return False
+    if x.shape[1] < 2:
+        raise UnfitError
     channels = x.shape[1]
     y = net.add("GlobalAveragePool", [x.name], (1, channels, 1, 1))
     y = net.add("Conv", [y.name, net.weights(2, channels, 1, 1)], (1, 2, 1, 1))
@@ -333,22 +326,18 @@ def gate(net: Network) -> bool:
     y = net.add("Conv", [y.name, net.weights(channels, 2, 1, 1)], (1, channels, 1, 1))
     y = net.add(net.choice("Sigmoid", "HardSigmoid"), [y.name], y.shape)
     net.add("Mul", [x.name, y.name], x.shape)
-    return True
 
 
-def signed(net: Network) -> bool:
+@step(4)
+def signed(net: Network, x: Value) -> None:
     """Add a binary layer: signs, and weights of +1 and -1."""
-    x = net.pick(4)
-    if x is None:
-        return False
     y = net.add("Sign", [x.name], x.shape)
     outputs = net.choice(4, 16)
     w = net.constant(net.random.choice((-1, 1), (outputs, x.shape[1], 1, 1)).astype(np.float32))
     net.add("Conv", [y.name, w], (1, outputs, *x.shape[2:]))
-    return True
 
 
-STEPS: tuple[tuple[Callable[[Network], bool], float], ...] = (
+STEPS: tuple[tuple[Step, float], ...] = (
     (conv, 6), (dense, 2), (activation, 3), (pool, 1.5), (pair, 1.5), (with_constant, 1),
     (normalisation, 1), (join, 1.5), (cut, 1), (split, 0.7), (padded, 0.7), (enlarged, 0.6),
     (viewed, 1.5), (hosted, 1.5), (gate, 0.5),

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from mapper.cli.main import main
 from mapper.compiler.artifacts.manifest import read_folder
 from mapper.compiler.artifacts.simulate import simulate
-from tests.storage.formats.onnx_models import helper, numpy_helper, onnx
+from tests.compiler.models import onnx_model, saved
+from tests.storage.formats.onnx_models import helper, onnx
 
 Array = NDArray[Any]
 RANDOM = np.random.default_rng(34)
@@ -39,17 +40,12 @@ class Case(NamedTuple):
     kind: int = onnx.TensorProto.FLOAT
     domains: Sequence[str] = ()
 
-    def save(self, path: Path) -> None:
-        given = helper.make_tensor_value_info("x", self.kind, [1, *self.samples.shape[1:]])
-        graph = helper.make_graph(
-            list(self.nodes), "case", [given],
-            [helper.make_empty_tensor_value_info("y")],
-            [numpy_helper.from_array(np.asarray(one), name)
-             for name, one in self.constants.items()],
-        )  # fmt: skip
-        opsets = [helper.make_opsetid("", self.opset)]
-        opsets += [helper.make_opsetid(domain, 1) for domain in self.domains]
-        onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), str(path))
+    def save(self, folder: Path) -> Path:
+        shape = [1, *self.samples.shape[1:]]
+        made = onnx_model(
+            self.nodes, self.constants, shape, ("y",), self.opset, self.domains, self.kind
+        )
+        return saved(made, folder)
 
 
 def node(kind: str, inputs: str, output: str, **more: Any) -> Any:
@@ -75,8 +71,7 @@ def decibels(right: Array, found: Array) -> float:
 
 def compiled(case: Case, folder: Path, *words: str) -> int:
     """Return the exit code of compiling a case into folder/out."""
-    case.save(folder / "model.onnx")
-    line = ["compile", str(folder / "model.onnx"), "--chip", case.chip, "-o", str(folder / "out")]
+    line = ["compile", str(case.save(folder)), "--chip", case.chip, "-o", str(folder / "out")]
     if not case.quantised:
         np.save(folder / "samples.npy", case.samples.astype(np.float32))
         line += ["--calibrate", str(folder / "samples.npy"), "--max-loss", "100"]

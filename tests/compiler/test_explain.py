@@ -12,6 +12,7 @@ import pytest
 from mapper.compiler.explain import NodeRow, explain
 from mapper.compiler.model import open_model
 from mapper.compiler.settings import CompileSettings
+from tests.compiler.models import saved
 from tests.mapper.conftest import Run, folder, nowhere, run, tidy
 from tests.storage.formats.onnx_models import model, node, onnx
 
@@ -47,8 +48,7 @@ def rows_of(path: Path, **settings: Any) -> dict[str, NodeRow]:
 
 
 def test_each_node_has_a_place_with_a_reason(tmp_path: Path) -> None:
-    onnx.save(mixed(), str(tmp_path / "model.onnx"))
-    rows = rows_of(tmp_path / "model.onnx")
+    rows = rows_of(saved(mixed(), tmp_path))
     assert {name: row.where for name, row in rows.items()} == {
         "n_u": "vanished", "n_a": "core", "n_n": "folded", "n_r": "folded", "n_t": "host",
         "n_c": "core", "n_j": "vanished", "n_f": "vanished", "n_y": "host",
@@ -65,15 +65,13 @@ def test_each_node_has_a_place_with_a_reason(tmp_path: Path) -> None:
 
 
 def test_kept_nodes_name_the_option(tmp_path: Path) -> None:
-    onnx.save(mixed(), str(tmp_path / "model.onnx"))
-    row = rows_of(tmp_path / "model.onnx", keep=("n_c",))["n_c"]
+    row = rows_of(saved(mixed(), tmp_path), keep=("n_c",))["n_c"]
     assert (row.where, row.remedy) == ("host", "remove it from --keep")
 
 
 def test_kernels_that_are_not_constant_name_a_remedy(tmp_path: Path) -> None:
     nodes = [node("Sigmoid", "x", "k"), node("Conv", "x k")]
-    onnx.save(model(nodes, {}, {"x": (1, 4, 3, 3)}), str(tmp_path / "model.onnx"))
-    row = rows_of(tmp_path / "model.onnx")["n_y"]
+    row = rows_of(saved(model(nodes, {}, {"x": (1, 4, 3, 3)}), tmp_path))["n_y"]
     assert row.where == "host"
     assert row.why == "its kernel is not constant: export with constant folding"
     assert row.remedy == "export with constant folding"
@@ -81,7 +79,7 @@ def test_kernels_that_are_not_constant_name_a_remedy(tmp_path: Path) -> None:
 
 def test_on_the_command_line(folder: Path, run: Run) -> None:
     """Without samples; in 80 columns."""
-    onnx.save(mixed(), str(folder / "model.onnx"))
+    saved(mixed(), folder)
     found = run("compile", "model.onnx", "--chip", "1x1", "--explain-only")
     assert found.code == 0, found.err
     assert max(map(len, found.out.splitlines())) <= 80
@@ -94,7 +92,7 @@ def test_on_the_command_line(folder: Path, run: Run) -> None:
 
 @pytest.mark.jit
 def test_explain_json_of_a_compiled_folder(folder: Path, run: Run) -> None:
-    onnx.save(mixed(), str(folder / "model.onnx"))
+    saved(mixed(), folder)
     samples = np.random.default_rng(1).normal(0, 1, (6, 4, 8, 8)).astype(np.float32)
     np.savez(folder / "samples.npz", x=samples)
     how = ["--calibrate", "samples.npz", "--min-signal", "-99", "--max-loss", "100", "--explain"]

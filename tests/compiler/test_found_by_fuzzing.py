@@ -14,6 +14,7 @@ from mapper.compiler.artifacts.manifest import read_folder
 from mapper.compiler.artifacts.simulate import simulate
 from mapper.compiler.quantisation.score import Dataset
 from mapper.errors import DoesNotFitError
+from tests.compiler.models import onnx_model, saved
 from tests.compiler.programs import SHAPE, compiled_model
 from tests.compiler.right_values import (
     FRAMES,
@@ -26,7 +27,6 @@ from tests.compiler.right_values import (
     pointwise,
     rounded,
 )
-from tests.storage.formats.onnx_models import model, onnx
 
 X = RANDOM.normal(size=(FRAMES, 3, 4, 5)).astype(np.float32)
 X = np.where(np.abs(X) < 0.1, np.float32(0.5), X)  # signs that 8-bit integers also represent
@@ -254,10 +254,8 @@ def test_quantised_models(case: Case, tmp_path: Path) -> None:
 def test_an_input_that_is_an_output(tmp_path: Path) -> None:
     nodes = [node("Flatten", "x", "f"), *steps("x", "s", "z"),
              node("MaxPool", "xd", "c", kernel_shape=[1, 1]), *steps("c", "t", "o")]  # fmt: skip
-    made = model(nodes, SCALES, {"x": (1, 3, 4, 5)}, ["f", "cd"], 13)
-    made.ir_version = 9
-    onnx.save(made, str(tmp_path / "model.onnx"))
-    line = ["compile", str(tmp_path / "model.onnx"), "--chip", "1x1", "-q", "-o"]
+    path = saved(onnx_model(nodes, SCALES, (1, 3, 4, 5), ["f", "cd"], 13), tmp_path)
+    line = ["compile", str(path), "--chip", "1x1", "-q", "-o"]
     assert main([*line, str(tmp_path / "out")]) == 0
     found = simulate(read_folder(tmp_path / "out"), X, 1, True)
     assert {one.differences for one in found.compared} == {0}
@@ -283,11 +281,10 @@ def test_maps_that_do_not_fit_are_rejected_before_calibration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Dataset, "ranges", _measured)
-    made = model([node("Conv", "x w", "y")], {"w": W}, {"x": (1, 3, 40, 50)})
-    onnx.save(made, str(tmp_path / "model.onnx"))
+    path = saved(onnx_model([node("Conv", "x w", "y")], {"w": W}, (1, 3, 40, 50)), tmp_path)
     samples = np.zeros((4, 3, 40, 50), np.float32)
     with pytest.raises(DoesNotFitError, match=r"feature memory: 4,000 vectors needed"):
-        compiled_model(tmp_path / "model.onnx", samples, replace(SHAPE, map_vectors=1000))
+        compiled_model(path, samples, replace(SHAPE, map_vectors=1000))
 
 
 def test_parameters_that_do_not_fit_are_rejected_before_calibration(
@@ -301,12 +298,12 @@ def test_parameters_that_do_not_fit_are_rejected_before_calibration(
     names = ["x", "a", "b", "c", "y"]
     nodes = [node("Conv", f"{names[at]} w{at}", names[at + 1]) for at in range(4)]
     constants = {name: one.astype(np.float32) for name, one in wide.items()}
-    onnx.save(model(nodes, constants, {"x": (1, 3, 2, 5)}), str(tmp_path / "model.onnx"))
+    path = saved(onnx_model(nodes, constants, (1, 3, 2, 5)), tmp_path)
     samples = np.zeros((4, 3, 2, 5), np.float32)
     small = replace(SHAPE, map_vectors=100, parameter_words=16)
     told = "at least 120 vectors needed, 80 of them for parameters"
     with pytest.raises(DoesNotFitError, match=told):
-        compiled_model(tmp_path / "model.onnx", samples, small)
+        compiled_model(path, samples, small)
 
 
 def _measured(*_: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from mapper.compiler.artifacts.manifest import read_folder
 from mapper.compiler.artifacts.simulate import Machine, simulate
 from mapper.compiler.numerics.binary import bipolar, quant, trunc
 from storage.formats.layers.onnxruns import model_of_node
+from tests.compiler.models import onnx_model
 from tests.compiler.right_values import RANDOM, Case, compiled, node, pointwise, rounded
 from tests.storage.formats.onnx_models import helper, model, numpy_helper, onnx
 
@@ -36,14 +38,11 @@ QUANTISED = [
 ]  # fmt: skip
 
 
-def quantised_model() -> bytes:
-    graph = helper.make_graph(
-        QUANTISED, "q", [helper.make_tensor_value_info("x", 1, [1, 3, 4, 5])],
-        [helper.make_empty_tensor_value_info("y")],
-        [numpy_helper.from_array(np.asarray(v), k) for k, v in {**SCALES, "w": W}.items()],
-    )  # fmt: skip
-    opsets = [helper.make_opsetid("", 17)]
-    return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString())
+def bytes_of(
+    nodes: list[Any], constants: dict[str, Any], shape: Sequence[int] = (1, 3, 4, 5),
+    outputs: Sequence[str] = ("y",),
+) -> bytes:  # fmt: skip
+    return bytes(onnx_model(nodes, constants, shape, outputs).SerializeToString())
 
 
 def stored(x: np.ndarray, scale: float, zero: int) -> np.ndarray:
@@ -60,7 +59,7 @@ def rows_of(change: Any = None) -> list[Beside]:
     if change is not None:
         change(maps, outputs)
     known = [StoredMap("xq", (), 0.03, -28, 8), StoredMap("aq", ("Conv_a",), 0.053, -38, 8)]
-    judge = Judge(quantised_model(), known, Predicted({}))
+    judge = Judge(bytes_of(QUANTISED, {**SCALES, "w": W}), known, Predicted({}))
     judge.add(Frames(X, maps, outputs))
     found = judge.judgement()
     assert not found.why
@@ -109,10 +108,8 @@ def test_only_halves_are_ties(taken: float, whole: int, tied: bool, again: bool)
                   node("QuantizeLinear", "d fine zero", "r")]  # fmt: skip
     name, scale = ("r", 0.25) if again else ("q", 1.0)
     constants = {"one": np.float32(1), "fine": np.float32(0.25), "zero": np.uint8(0)}
-    made = model(nodes, constants, {"x": (1, 4)}, [name])
-    made.ir_version = 9
     one = StoredMap(name, (), scale, -128, 8)
-    judge = Judge(made.SerializeToString(), [one], Predicted({}))
+    judge = Judge(bytes_of(nodes, constants, (1, 4), [name]), [one], Predicted({}))
     stored = np.full((1, 1, 1, 4), round(whole / scale) - 128)
     judge.add(Frames(np.full((1, 4), taken, np.float32), {name: stored}, {}))
     (row,) = judge.judgement().rows
@@ -123,8 +120,7 @@ def test_steps_below_the_error_of_float32_are_ties() -> None:
     """With a scale of 3e-40, numbers next to 0 may be at either end, others may not."""
     tiny = np.float32(3.41e-40)
     nodes = [node("QuantizeLinear", "x s z", "q")]
-    made = model(nodes, {"s": tiny, "z": np.uint8(100)}, {"x": (1, 4)}, ["q"])
-    made.ir_version = 9
+    made = bytes_of(nodes, {"s": tiny, "z": np.uint8(100)}, (1, 4), ["q"])
     one = StoredMap("q", (), float(tiny), -28, 8)
     samples = np.float32([[8.0, 1e-7, -1e-7, 0.25]])
     for stored_, differences, ties in (
@@ -133,7 +129,7 @@ def test_steps_below_the_error_of_float32_are_ties() -> None:
         ([127, 127, -128, -28], 1, 0),
         ([-128, 127, -128, 127], 1, 0),
     ):
-        judge = Judge(made.SerializeToString(), [one], Predicted({}))
+        judge = Judge(made, [one], Predicted({}))
         judge.add(Frames(samples, {"q": np.array(stored_).reshape(1, 1, 1, 4)}, {}))
         (row,) = judge.judgement().rows
         assert (row.differences, row.ties) == (differences, ties)
@@ -160,16 +156,13 @@ def test_layers_without_stored_maps_lose_as_predicted(own: dict[str, float], dep
     """Like a convolution in 8 bits before a pooling that is stored in 16."""
     nodes = [node("Conv", "x w", "a"), node("Relu", "a", "b"),
              node("MaxPool", "b", "y", kernel_shape=[2, 2])]  # fmt: skip
-    whole = model(nodes, {"w": W}, {"x": (1, 3, 4, 5)})
-    whole.ir_version = 9
     scale, kernel = 2.0**-12, np.rint(W / 0.02) * np.float32(0.02)
     rectified = np.maximum(pointwise(X, kernel), 0)
     pooled = np.maximum.reduce([rectified[:, :, i : i + 3, j : j + 4]
                                 for i in (0, 1) for j in (0, 1)])  # fmt: skip
     maps = {"y": np.rint(pooled / scale).astype(np.int64).transpose(0, 2, 3, 1)}
-    judge = Judge(
-        whole.SerializeToString(), [StoredMap("y", ("Conv_a",), scale, 0, 16)], Predicted(own)
-    )
+    one = StoredMap("y", ("Conv_a",), scale, 0, 16)
+    judge = Judge(bytes_of(nodes, {"w": W}), [one], Predicted(own))
     judge.add(Frames(X, maps, {}))
     (row,) = judge.judgement().rows
     assert row.signal is not None
@@ -247,9 +240,7 @@ def test_bipolar_and_trunc() -> None:
 def test_signs_within_the_error_of_a_value_before_them_may_differ() -> None:
     """An error of a tenth of the largest number, of a value that a constant is subtracted from."""
     nodes = [node("Abs", "x", "a"), node("Sub", "a k", "d"), node("Sign", "d", "y")]
-    made = model(nodes, {"k": np.float32(1)}, {"x": (1, 3, 4, 5)})
-    made.ir_version = 9
-    cut = CutModel(made.SerializeToString(), ["y"], X[:1], {"a": 0.1})
+    cut = CutModel(bytes_of(nodes, {"k": np.float32(1)}), ["y"], X[:1], {"a": 0.1})
     low, high = (cut.run(X[:1], {"y": X[:1]}, nudge)["y"] for nudge in (-1 / 64, 1 / 64))
     apart = np.abs(np.abs(X[:1]) - 1)
     within = apart < 0.1 * np.abs(X[:1]).max()
@@ -260,11 +251,10 @@ def test_signs_within_the_error_of_a_value_before_them_may_differ() -> None:
 def test_each_output_is_judged_by_its_own_prediction() -> None:
     """At 20 dB an output that loses 12 dB by itself is right, and one that loses 35 dB is not."""
     nodes = [node("Neg", "x", "a"), node("Abs", "x", "b")]
-    made = model(nodes, {}, {"x": (1, 3, 4, 5)}, ["a", "b"])
-    made.ir_version = 9
+    made = bytes_of(nodes, {}, outputs=["a", "b"])
     predicted = Predicted({}, {"a": 12.0, "b": 35.0})
     for share, departs in ((0.1, ["b"]), (2.0, ["a", "b"]), (0.01, [])):
-        judge = Judge(made.SerializeToString(), [], predicted)
+        judge = Judge(made, [], predicted)
         judge.add(Frames(X, {}, {"a": -X * (1 + share), "b": np.abs(X) * (1 + share)}))
         assert [row.name for row in judge.judgement().rows if row.departs] == departs
 

@@ -12,9 +12,10 @@ from mapper.compiler.ir.node import Affine
 from mapper.compiler.model import open_model
 from mapper.compiler.settings import CompileSettings
 from mapper.errors import MapperError
+from tests.compiler.models import saved
 from tests.compiler.networks import Builder
 from tests.compiler.programs import compiled, source_of
-from tests.storage.formats.onnx_models import model, node, onnx
+from tests.storage.formats.onnx_models import model, node
 
 
 def normalised() -> Builder:
@@ -42,10 +43,8 @@ def test_samples_of_pixels_use_the_switches(tmp_path: Path) -> None:
         "f": np.float32([[[2.0]], [[0.5]]]),
         "w": np.random.default_rng(3).normal(0, 1, (4, 2, 3, 3)).astype(np.float32),
     }
-    path = tmp_path / "model.onnx"
     nodes = [node("Mul", "x f", "m"), node("Conv", "m w", "a"), node("Sign", "a")]
-    onnx.save(model(nodes, constants), str(path))
-    source = open_model(path)
+    source = open_model(saved(model(nodes, constants), tmp_path))
     assert pixel_samples(source, CompileSettings()).x.shape == (16, 2, 5, 6)
     with pytest.raises(MapperError, match="give samples with --calibrate"):
         pixel_samples(source, CompileSettings(off=("input-scale",)))

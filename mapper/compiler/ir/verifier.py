@@ -98,7 +98,7 @@ def _nodes(graph: Graph) -> Iterator[str]:
         if len(node.outputs) != 1:
             yield f"{node.label}: {len(node.outputs)} results"
             continue
-        shapes = _shapes(node)
+        shapes = shapes_of(node)
         if shapes and node.output.shape not in shapes:
             expected = " or ".join(map(str, shapes))
             yield f"{node.label}: result {node.output.shape}, expected {expected}"
@@ -106,7 +106,7 @@ def _nodes(graph: Graph) -> Iterator[str]:
             yield f"{node.label}: {text}"
 
 
-def _shapes(node: Node) -> list[Shape]:
+def shapes_of(node: Node) -> list[Shape]:
     """Return the possible shapes of a result; [()] if the inputs do not fit, [] if unknown."""
     data, *rest = node.inputs
     frames, height, width, channels = data.shape

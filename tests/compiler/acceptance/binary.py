@@ -38,7 +38,7 @@ ROWS = {
     ),
     "B05": Row(
         "signs before a layer",
-        ("compiler/frontend/test_binary.py::test_b05_signs_before_a_layer",),
+        ("compiler/transforms/test_cases.py::test_pass_on_a_graph",),
     ),
     "B06": Row(
         "packed bits",
@@ -65,7 +65,7 @@ ROWS = {
         (
             "compiler/codegen/test_binary.py::test_b09_pooled_sums_become_bits",
             "compiler/frontend/test_binary.py::test_b09_sums_of_a_trained_model",
-            "compiler/frontend/test_binary.py::test_b09_nodes_folded_into_a_sign",
+            "compiler/transforms/test_cases.py::test_pass_on_a_graph",
             "compiler/numerics/test_binary.py::test_b09_literal_thresholds",
             "compiler/numerics/test_binary.py::test_b09_pooling_of_bits_is_or",
             "compiler/numerics/test_binary.py::test_b09_thresholds_of_channels",
@@ -77,9 +77,7 @@ ROWS = {
             "compiler/codegen/test_programs.py::test_calls_of_a_first_layer",
             "compiler/codegen/test_windows.py::test_b10_cycles_of_a_first_layer",
             "compiler/codegen/test_windows.py::test_b10_windows_on_the_core_give_the_same_bytes",
-            "compiler/transforms/test_few_channels.py::test_b10_windows_of_the_core_give_the_same_sums",
-            "compiler/transforms/test_few_channels.py::test_b10_literal_calls_of_a_first_layer",
-            "compiler/transforms/test_few_channels.py::test_b10_sums_over_windows_equal_the_layer",
+            "compiler/transforms/test_cases.py::test_pass_on_a_graph",
         ),
     ),
     "B11": Row(

@@ -29,7 +29,7 @@ ROWS = {
         "dense layers as convolutions",
         (
             "compiler/frontend/test_float.py::test_a03_gemm",
-            "compiler/transforms/test_float_passes.py::test_a03_dense_layers_become_convolutions",
+            "compiler/transforms/test_cases.py::test_pass_on_a_graph",
             "compiler/frontend/test_float.py::test_a03_matmul_followed_by_a_bias",
         ),
     ),
@@ -48,11 +48,7 @@ ROWS = {
     ),
     "A06": Row(
         "batch normalisation folded",
-        (
-            "compiler/transforms/test_float_passes.py::test_a06_consecutive_batchnorms_after_a_dense_layer",
-            "compiler/transforms/test_float_passes.py::test_a06_batchnorm_folded",
-            "compiler/transforms/test_float_passes.py::test_a06_batchnorm_that_cannot_be_folded",
-        ),
+        ("compiler/transforms/test_cases.py::test_pass_on_a_graph",),
     ),
     "A07": Row(
         "fused macro nodes store one map",
@@ -72,30 +68,20 @@ ROWS = {
     "A09": Row(
         "sibling convolutions merged",
         (
-            "compiler/transforms/test_integer_passes.py::test_a09_convolutions_that_cannot_be_joined",
-            "compiler/transforms/test_integer_passes.py::test_a09_dilated_and_1x1_kernels",
-            "compiler/transforms/test_integer_passes.py::test_a09_joined_siblings_on_cores",
-            "compiler/transforms/test_integer_passes.py::test_a09_joining_without_gain_or_room_is_skipped",
-            "compiler/transforms/test_integer_passes.py::test_a09_siblings_become_one_convolution",
-            "compiler/transforms/test_integer_passes.py::test_a09_siblings_of_one_concatenation_are_not_split",
+            "compiler/transforms/test_cases.py::test_pass_on_a_graph",
+            "compiler/transforms/test_on_cores.py::test_a09_a10_changed_graphs_on_cores",
         ),
     ),
     "A10": Row(
         "concatenation after pooling",
         (
-            "compiler/transforms/test_integer_passes.py::test_a10_concatenation_moves_after_pooling_and_activation",
-            "compiler/transforms/test_integer_passes.py::test_a10_concatenation_of_parts_with_other_users_is_kept",
-            "compiler/transforms/test_integer_passes.py::test_a10_concatenation_of_rows_and_columns_is_kept",
-            "compiler/transforms/test_integer_passes.py::test_a10_concatenation_with_other_users_is_kept",
-            "compiler/transforms/test_integer_passes.py::test_a10_pooled_parts_run_with_their_layers",
+            "compiler/transforms/test_cases.py::test_pass_on_a_graph",
+            "compiler/transforms/test_on_cores.py::test_a09_a10_changed_graphs_on_cores",
         ),
     ),
     "A11": Row(
         "pooling before activation",
-        (
-            "compiler/transforms/test_pool_first.py::test_a11_pooling_moves_first",
-            "compiler/transforms/test_pool_first.py::test_a11_pooling_is_kept_where_it_changes_results",
-        ),
+        ("compiler/transforms/test_cases.py::test_pass_on_a_graph",),
     ),
     "A12": Row(
         "one requantisation for each macro node",

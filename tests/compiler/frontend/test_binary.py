@@ -1,4 +1,4 @@
-"""Binary models: signs before layers, and a trained model."""
+"""Binary models: samples that they need, and a trained model."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ from mapper.compiler.numerics.floating import FLOATING
 from mapper.compiler.numerics.reference import INTEGER
 from mapper.compiler.pipeline import compile_model
 from mapper.compiler.settings import CompileSettings
-from mapper.compiler.transforms.registry import optimise
 from mapper.errors import MapperError
-from tests.compiler.models import computed, read, values_of
+from tests.compiler.models import saved
 from tests.compiler.onnx_sessions import session_of
 from tests.compiler.programs import compiled_model
 from tests.storage.formats.onnx_models import model, node, onnx
@@ -38,86 +37,16 @@ def kernels(*shape: int) -> np.ndarray:
     return signs(RANDOM.normal(0, 1, shape)).astype(np.float32)
 
 
-def wanted(a: Any, w: np.ndarray) -> np.ndarray:
-    """Return the sums of a 3x3 convolution without padding over (frames, channels, rows,
-    columns)."""
-    found = np.lib.stride_tricks.sliding_window_view(a, (3, 3), (2, 3))
-    return np.einsum("fcyxij,ocij->foyx", found, w)
-
-
-@pytest.mark.parametrize("twice", [False, True])
-def test_b05_signs_before_a_layer(tmp_path: Path, twice: bool) -> None:
-    """Sign, or Sign, Add 0.1, Sign: zero becomes +1, and one node remains."""
-    nodes = [node("Sign", "x", "a")]
-    if twice:
-        nodes += [node("Add", "a tenth", "b"), node("Sign", "b", "c")]
-    weights = kernels(4, 2, 3, 3)
-    made = model(
-        [*nodes, node("Conv", "c w" if twice else "a w")],
-        {"tenth": np.float32(0.1).reshape(()), "w": weights},
-    )
-    graph = read(made, tmp_path)
-    optimise(graph)
-    assert [one.kind for one in graph.nodes] == ["sign", "conv"]
-    values = values_of(made)
-    values["x"][:, :, 2] = 0
-    found = computed(graph, values)["y"]
-    assert np.array_equal(found, wanted(np.where(values["x"] >= 0, 1.0, -1.0), weights))
-    assert graph.nodes[0].sources == (("n_a", "n_b", "n_c") if twice else ("n_a",))
-
-
-def chains() -> list[tuple[list[Any], list[str]]]:
-    """Return nodes between a layer and the next signs, and the remaining node kinds."""
-    normalise = node("BatchNormalization", "a g b m v", "n")
-    return [
-        ([normalise, node("Sign", "n")], ["conv", "sign"]),
-        ([node("MaxPool", "a", "p", kernel_shape=[2, 2]),
-          node("BatchNormalization", "p g b m v", "n"), node("Sign", "n")],
-         ["conv", "pool", "sign"]),
-        ([normalise, node("Clip", "n least most", "c"), node("Sign", "c")], ["conv", "sign"]),
-        ([node("Sign", "a", "s"), node("MaxPool", "s", kernel_shape=[2, 2])],
-         ["conv", "pool", "sign"]),
-        ([node("PRelu", "a slopes", "l"), node("Sign", "l")],
-         ["conv", "sign"]),
-        ([node("Relu", "a", "r"), node("Sign", "r")], ["conv", "activation", "sign"]),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("number", range(6))
-def test_b09_nodes_folded_into_a_sign(tmp_path: Path, number: int) -> None:
-    """B09: batch normalisation with gamma < 0 and gamma = 0, also across max pooling."""
-    nodes, left = chains()[number]
-    constants = {
-        "w": RANDOM.normal(0, 1, (5, 2, 3, 3)),
-        "g": np.array([1.5, -2, 0, 0, -0.1]), "b": np.array([0.3, 0.1, 0.2, -0.2, 0]),
-        "m": RANDOM.normal(0, 1, 5), "v": RANDOM.uniform(0.5, 2, 5),
-        "least": np.array(-1), "most": np.array(1),
-        "slopes": np.full((5, 1, 1), 0.2),
-    }  # fmt: skip
-    names = {name for one in nodes for name in one.input} | {"w"}
-    made = model(
-        [node("Conv", "x w", "a"), *nodes],
-        {name: value.astype(np.float32) for name, value in constants.items() if name in names},
-    )
-    before, graph = read(made, tmp_path), read(made, tmp_path)
-    optimise(graph)
-    assert [one.kind for one in graph.nodes] == left
-    values = values_of(made, frames=4)
-    assert np.array_equal(computed(graph, values)["y"], computed(before, values)["y"])
-    assert set(np.unique(computed(graph, values)["y"])) <= {-1.0, 1.0}
-
-
 def test_models_that_need_other_ranges_require_samples(tmp_path: Path) -> None:
     """Only the input of a binary model has a range to measure."""
     nodes = [node("Conv", "x w", "a"), node("Sign", "a", "s"), node("Conv", "s k")]
-    path = tmp_path / "model.onnx"
     constants = {"w": kernels(4, 2, 3, 3), "k": kernels(3, 4, 3, 3)}
-    onnx.save(model(nodes, constants), str(path))
+    path = saved(model(nodes, constants), tmp_path)
     found = pixel_samples(open_model(path), CompileSettings())
     assert found.x.shape == (16, 2, 5, 6)
     assert (found.x.min(), found.x.max()) == (0, 255)
     assert found.notes
-    onnx.save(model([*nodes[:1], node("Relu", "a")], constants), str(path))
+    saved(model([*nodes[:1], node("Relu", "a")], constants), tmp_path)
     with pytest.raises(MapperError, match="give samples with --calibrate"):
         pixel_samples(open_model(path), CompileSettings())
 

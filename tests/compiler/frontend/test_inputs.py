@@ -12,7 +12,7 @@ from mapper.compiler.model import open_model
 from mapper.compiler.numerics.execute import run_graph
 from mapper.compiler.numerics.floating import FLOATING
 from mapper.errors import MapperError
-from tests.compiler.models import agree, read
+from tests.compiler.models import agree, onnx_model, read, saved
 from tests.storage.formats.onnx_models import helper, model, onnx
 
 RNG = np.random.default_rng(5)
@@ -20,21 +20,12 @@ RNG = np.random.default_rng(5)
 
 def small(nodes: list[Any], kind: int, shape: list[int], opset: int = 17, **constants: Any) -> Any:
     """Return a model with the output y, whose input x has the given type."""
-    graph = helper.make_graph(
-        nodes,
-        "small",
-        [helper.make_tensor_value_info("x", kind, shape)],
-        [helper.make_empty_tensor_value_info("y")],
-        [onnx.numpy_helper.from_array(np.asarray(v), k) for k, v in constants.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    return onnx_model(nodes, constants, shape, opset=opset, kind=kind)
 
 
 def refusal(made: Any, folder: Path) -> str:
-    path = folder / "model.onnx"
-    onnx.save(made, str(path))
     with pytest.raises(MapperError) as error:
-        open_model(path)
+        open_model(saved(made, folder))
     return str(error.value)
 
 
@@ -67,9 +58,7 @@ def test_the_host_gets_numbers_of_the_declared_type(tmp_path: Path, kind: int) -
         helper.make_node("Gather", ["table", "whole"], ["y"]),
     ]
     made = small(nodes, kind, [1, 3], table=RNG.normal(0, 1, (5, 2)).astype(np.float32))
-    path = tmp_path / "model.onnx"
-    onnx.save(made, str(path))
-    graph = open_model(path).build(())
+    graph = open_model(saved(made, tmp_path)).build(())
     view, out = graph.inputs["x"], graph.outputs["y"]
     data = np.array([[4, 0, 2]])
     values = run_graph(graph, {view.tensor: view.stored(data.astype(np.float32))}, FLOATING,

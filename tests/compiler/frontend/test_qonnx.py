@@ -29,6 +29,7 @@ from mapper.compiler.pipeline import compile_model
 from mapper.compiler.quantisation.exact import whole_kernels
 from mapper.compiler.settings import CompileSettings
 from mapper.errors import MapperError
+from tests.compiler import models
 from tests.compiler.programs import folder_of
 from tests.reference import qonnx as twin
 from tests.storage.formats.onnx_models import helper, model, node, onnx
@@ -58,8 +59,7 @@ def few_bits(kind: str, inputs: str, output: str, **attributes: Any) -> Any:
 
 def saved(made: Any, path: Path) -> Path:
     made.opset_import.append(helper.make_opsetid(DOMAIN, 1))
-    onnx.save(made, str(path))
-    return path
+    return models.saved(made, path.parent)
 
 
 @pytest.mark.heavy

@@ -14,18 +14,10 @@ import pytest
 from mapper.compiler.ir.node import Clamp, Conv, Requantise
 from mapper.compiler.model import open_model
 from mapper.errors import MapperError
-from tests.compiler.quantised import Net, check, run_integers
+from tests.compiler.quantised import KINDS, MAP, Net, added, check, how, less, pooled, run_integers
 from tests.reference import quantised as twin
 from tests.reference.quantised import Array, How
 from tests.storage.formats.onnx_models import numpy_helper, onnx
-
-KINDS = ("uint8", "int8")
-MAP = (1, 4, 6, 7)
-
-
-def how(kind: str, scale: float, zero: int = 0) -> How:
-    """Return the storage of a map with a zero point given for int8."""
-    return How(np.float32(scale), zero + (128 if kind == "uint8" else 0), kind)
 
 
 def begin(kind: str, shape: tuple[int, ...] = MAP, zero: int = -9) -> tuple[Net, Array, How]:
@@ -72,7 +64,7 @@ def test_convolutions(tmp_path: Path, name: str, kind: str, per_channel: bool) -
     net.node("QLinearConv", ["q", *net.how(taken), *names, *net.how(made), net.constant(bias)],
              "r", kernel_shape=(3, 3), **attributes)  # fmt: skip
     end(net, made)
-    sums = twin.conv(twin.quantised(x, taken).astype(np.int64) - taken.zero, w, bias, **attributes)
+    sums = twin.conv(less(x, taken), w, bias, **attributes)
     factor = ((taken.scale * scales) / made.scale).reshape(-1, *(1, 1) * per_channel)
     expected = twin.dequantised(twin.scaled(sums, factor, made), made)
     graph = check(net, x, expected, tmp_path)
@@ -104,7 +96,7 @@ def test_products_with_matrices(tmp_path: Path) -> None:
     names = [net.constant(w), net.constant(scale), net.constant(np.uint8(77))]
     net.node("QLinearMatMul", ["q", *net.how(taken), *names, *net.how(made)], "r")
     end(net, made)
-    sums = (twin.quantised(x, taken).astype(np.int64) - taken.zero) @ (w.astype(np.int64) - 77)
+    sums = (less(x, taken)) @ (w.astype(np.int64) - 77)
     stored = twin.scaled(sums, (taken.scale * scale) / made.scale, made)
     check(net, x, twin.dequantised(stored, made), tmp_path)
 
@@ -130,17 +122,11 @@ def test_weights_beyond_eight_bits_stay_on_the_host(tmp_path: Path) -> None:
 def test_sums(tmp_path: Path, kind: str) -> None:
     """Two maps with different scales."""
     net, x, taken = begin(kind)
-    a, other, made = taken, how(kind, 0.034, 21), how(kind, 0.047, -4)
+    other, made = how(kind, 0.034, 21), how(kind, 0.047, -4)
     net.stored("x", other, "p")
-    net.node("QLinearAdd", ["q", *net.how(a), "p", *net.how(other), *net.how(made)], "r")
+    net.node("QLinearAdd", ["q", *net.how(taken), "p", *net.how(other), *net.how(made)], "r")
     end(net, made)
-    parts = [(twin.quantised(x, one).astype(np.int64) - one.zero) for one in (a, other)]
-    real = sum(
-        part * (np.float64(one.scale) / np.float64(made.scale))
-        for part, one in zip(parts, (a, other), strict=True)
-    )
-    stored = np.clip(np.rint(real) + made.zero, *made.ends).astype(kind)
-    check(net, x, twin.dequantised(stored, made), tmp_path)
+    check(net, x, added(x, (taken, other), made), tmp_path)
 
 
 @pytest.mark.parametrize("counts", [0, 1])
@@ -153,12 +139,8 @@ def test_means(tmp_path: Path, kind: str, counts: int) -> None:
     net.node("QLinearAveragePool", ["q", *net.how(taken), *net.how(made)], "r",
              count_include_pad=counts, **attributes)  # fmt: skip
     end(net, made)
-    data = twin.quantised(x, taken).astype(np.int64) - taken.zero
-    expected = np.zeros((1, 4, 3, 7), np.float32)
-    for place, part in twin.pooled(data, (3, 2), (1, 1, 1, 0), (2, 1)):
-        ratio = np.float64(taken.scale) / np.float64(made.scale) / (6 if counts else part.size)
-        stored = np.clip(np.rint(part.sum() * ratio) + made.zero, *made.ends)
-        expected[0][place] = (stored - made.zero) * made.scale
+    expected = pooled(x, taken, made, (3, 2), (1, 1, 1, 0), (2, 1), 6 * counts)
+    assert expected.shape == (1, 4, 3, 7)
     check(net, x, expected, tmp_path)
 
 
@@ -169,10 +151,7 @@ def test_means_of_whole_maps(tmp_path: Path, kind: str) -> None:
     net.node("QLinearGlobalAveragePool", ["q", *net.how(taken), *net.how(made)], "r",
              channels_last=0)  # fmt: skip
     end(net, made)
-    data = twin.quantised(x, taken).astype(np.int64) - taken.zero
-    ratio = np.float64(taken.scale) / np.float64(made.scale) / 42
-    stored = np.clip(np.rint(data.sum((2, 3), keepdims=True) * ratio) + made.zero, *made.ends)
-    check(net, x, twin.dequantised(stored, made), tmp_path)
+    check(net, x, pooled(x, taken, made, (6, 7)), tmp_path)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -196,8 +175,7 @@ def test_joined_maps(tmp_path: Path) -> None:
     net.node("QLinearConcat", [*net.how(made), "q", *net.how(taken), "p", *net.how(other)], "r",
              axis=1)  # fmt: skip
     end(net, made)
-    data = twin.quantised(x, other).astype(np.int64) - other.zero
-    moved = twin.scaled(data, other.scale / made.scale, made)
+    moved = twin.scaled(less(x, other), other.scale / made.scale, made)
     stored = np.concatenate([twin.quantised(x, taken), moved], 1)
     graph = check(net, x, twin.dequantised(stored, made), tmp_path)
     assert sum(isinstance(node.operator, Requantise) for node in graph.nodes) == 1
@@ -215,8 +193,7 @@ def test_leaky_activations(tmp_path: Path) -> None:
     made = how("uint8", 0.019, -30)
     net.node("QLinearLeakyRelu", ["q", *net.how(taken), *net.how(made)], "r", alpha=0.1)
     end(net, made)
-    data = twin.quantised(x, taken).astype(np.int64) - taken.zero
-    check(net, x, twin.dequantised(leaky(data, taken, 0.1, made), made), tmp_path)
+    check(net, x, twin.dequantised(leaky(less(x, taken), taken, 0.1, made), made), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["Sigmoid", "Softmax"])
@@ -246,8 +223,7 @@ def test_whole_sums(tmp_path: Path, kind: str) -> None:
     net.node(kind, ["q", net.constant(w), zero], "sums")
     net.node("Cast", ["sums"], "real", to=1)
     net.node("Mul", ["real", net.constant(np.float32(0.0031))], "y")
-    data = twin.quantised(x, taken).astype(np.int64) - taken.zero
-    sums = twin.conv(data, w.astype(np.int64)) if conv else data @ w
+    sums = twin.conv(less(x, taken), w.astype(np.int64)) if conv else less(x, taken) @ w
     expected = sums.astype(np.float32) * np.float32(0.0031)
     path = net.save(tmp_path)
     graph = open_model(path).build(())
@@ -262,7 +238,7 @@ def test_clip_of_integers_without_effect_is_removed(tmp_path: Path) -> None:
     w, scales, names = weights_of(net, (8, 4, 1, 1), False)
     net.node("QLinearConv", ["q", *net.how(taken), *names, *net.how(made)], "r")
     end(net, made)
-    sums = twin.conv(twin.quantised(x, taken).astype(np.int64) - taken.zero, w)
+    sums = twin.conv(less(x, taken), w)
     stored = twin.scaled(sums, (taken.scale * scales) / made.scale, made)
     graph = check(net, x, twin.dequantised(stored, made), tmp_path)
     assert not any(isinstance(node.operator, Clamp) for node in graph.nodes)

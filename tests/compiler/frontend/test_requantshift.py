@@ -18,6 +18,8 @@ from mapper.compiler.model import open_model
 from mapper.compiler.numerics.execute import run_graph
 from mapper.compiler.numerics.reference import INTEGER
 from mapper.errors import MapperError
+from tests.compiler import models
+from tests.compiler.models import onnx_model
 from tests.reference import quantised as twin
 from tests.storage.formats.onnx_models import helper, numpy_helper, onnx
 
@@ -42,16 +44,8 @@ def shift(
 def saved(
     folder: Path, nodes: list[Any], constants: dict[str, Any], shape: tuple[int, ...]
 ) -> Path:
-    graph = helper.make_graph(
-        nodes, "whole",
-        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(np.asarray(v, np.float32), n) for n, v in constants.items()],
-    )  # fmt: skip
-    opsets = [helper.make_opsetid("", 11), helper.make_opsetid(DOMAIN, 1)]
-    path = folder / "model.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), str(path))
-    return path
+    real = {name: np.asarray(one, np.float32) for name, one in constants.items()}
+    return models.saved(onnx_model(nodes, real, shape, opset=11, domains=[DOMAIN]), folder)
 
 
 def node(kind: str, inputs: list[str], output: str, **attributes: Any) -> Any:

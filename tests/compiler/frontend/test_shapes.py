@@ -16,21 +16,15 @@ from mapper.compiler.model import Model, open_model
 from mapper.compiler.numerics.execute import run_graph
 from mapper.compiler.numerics.floating import FLOATING
 from mapper.errors import MapperError
-from tests.storage.formats.onnx_models import helper, model, node, onnx
+from tests.compiler.models import onnx_model, saved
+from tests.storage.formats.onnx_models import helper, node, onnx
 
 RNG = np.random.default_rng(8)
 W = {"w": RNG.normal(0, 0.3, (4, 3, 3, 3)).astype(np.float32)}
 CONV = node("Conv", "x w", "a", pads=[1, 1, 1, 1])
 OPEN = ["n", 3, "h", "w"]
-BATCH = {"x": (10, 3, 4, 6)}
+BATCH = (10, 3, 4, 6)
 FLAT = RNG.normal(0, 0.2, (96, 5)).astype(np.float32)
-
-
-def saved(made: Any, folder: Path) -> Path:
-    path = folder / "model.onnx"
-    made.ir_version = 8
-    onnx.save(made, str(path))
-    return path
 
 
 def outputs(found: Model, x: np.ndarray) -> np.ndarray:
@@ -57,7 +51,7 @@ def test_sizes_run_through_the_model(tmp_path: Path) -> None:
         CONV, node("MaxPool", "a", "p", kernel_shape=[2, 2], strides=[2, 2]),
         node("Shape", "a", "s"), node("Resize", "p - - s", "r"), node("Add", "r a"),
     ]  # fmt: skip
-    path = saved(model(nodes, W, {"x": OPEN}), tmp_path)
+    path = saved(onnx_model(nodes, W, OPEN), tmp_path)
     found = open_model(path, {"": (1, 3, 6, 4)})
     assert found.view.shape == (1, 3, 6, 4)
     assert {one.kind for one in found.build(()).nodes} == {"conv", "pool", "upsample", "add"}
@@ -88,7 +82,7 @@ def test_sizes_run_through_the_model(tmp_path: Path) -> None:
 def test_shapes_that_do_not_match_the_model(
     tmp_path: Path, shape: Any, given: dict[str, Sequence[int]], says: str
 ) -> None:
-    path = saved(model([CONV, node("Relu", "a")], W, {"x": shape}), tmp_path)
+    path = saved(onnx_model([CONV, node("Relu", "a")], W, shape), tmp_path)
     with pytest.raises(MapperError) as error:
         open_model(path, given)
     assert str(error.value) == f"{path}: {says}"
@@ -96,14 +90,14 @@ def test_shapes_that_do_not_match_the_model(
 
 def test_a_node_that_does_not_match_the_sizes_is_named(tmp_path: Path) -> None:
     nodes = [CONV, node("Reshape", "a s")]
-    path = saved(model(nodes, W | {"s": np.array([1, 999])}, {"x": OPEN}), tmp_path)
+    path = saved(onnx_model(nodes, W | {"s": np.array([1, 999])}, OPEN), tmp_path)
     with pytest.raises(MapperError, match=r"node 'n_y' \(Reshape\): .*Input shape:\(1,4,6,4\)"):
         open_model(path, {"x": (1, 3, 6, 4)})
 
 
 @pytest.mark.parametrize("text", ["x=1,3,0,4", "x=1,3,-6,4", "1,3,h,4", "x=", "1;3", "1.5,3"])
 def test_invalid_sizes(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    path = saved(model([CONV, node("Relu", "a")], W, {"x": OPEN}), tmp_path)
+    path = saved(onnx_model([CONV, node("Relu", "a")], W, OPEN), tmp_path)
     with pytest.raises(SystemExit) as stop:
         main(["compile", str(path), "--chip", "1x1", "--input-shape", text])
     assert stop.value.code == 2
@@ -112,7 +106,7 @@ def test_invalid_sizes(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[
 
 
 def test_input_shape_given_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = saved(model([CONV, node("Relu", "a")], W, {"x": OPEN}), tmp_path)
+    path = saved(onnx_model([CONV, node("Relu", "a")], W, OPEN), tmp_path)
     twice = ["--input-shape", "1,3,6,4", "--input-shape", "x=1,3,6,4"]
     assert main(["compile", str(path), "--chip", "1x1", *twice]) == 2
     assert "--input-shape: duplicate input" in capsys.readouterr().err
@@ -122,7 +116,7 @@ def test_the_folder_keeps_the_model_that_was_compiled(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A batch in an open axis, from the option to the simulation."""
-    path = saved(model([CONV, node("Relu", "a")], W, {"x": OPEN}), tmp_path)
+    path = saved(onnx_model([CONV, node("Relu", "a")], W, OPEN), tmp_path)
     x = RNG.normal(size=(16, 3, 6, 4)).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
     words = ["--chip", "1x1", "--calibrate", str(tmp_path / "x.npy"), "-o", str(tmp_path / "out")]
@@ -172,13 +166,13 @@ GOOD: dict[str, tuple[list[Any], dict[str, Any]]] = {
 @pytest.mark.parametrize("name", list(GOOD))
 def test_a_batch_becomes_one_sample(tmp_path: Path, name: str) -> None:
     nodes, constants = GOOD[name]
-    made = model(nodes, W | constants, BATCH, ["t" if name == "last" else "y"])
+    made = onnx_model(nodes, W | constants, BATCH, ["t" if name == "last" else "y"])
     made.graph.value_info.append(helper.make_tensor_value_info("a", 1, (10, 4, 4, 6)))
     path = saved(made, tmp_path)
     found = open_model(path)
     assert found.build(()).notes == ["input 'x': batch of 10 compiled as 1"]
     assert found.data is not None
-    x = RNG.normal(size=BATCH["x"]).astype(np.float32)
+    x = RNG.normal(size=BATCH).astype(np.float32)
     session = onnxruntime.InferenceSession(found.data, providers=["CPUExecutionProvider"])
     each = [np.asarray(session.run(None, {"x": x[at : at + 1]})[0]) for at in range(10)]
     right = wanted(path, x)
@@ -190,7 +184,7 @@ def test_a_batch_becomes_one_sample(tmp_path: Path, name: str) -> None:
 
 
 def test_a_model_for_one_sample_is_unchanged(tmp_path: Path) -> None:
-    path = saved(model([CONV, node("Relu", "a")], W, {"x": (1, 3, 4, 6)}), tmp_path)
+    path = saved(onnx_model([CONV, node("Relu", "a")], W, (1, 3, 4, 6)), tmp_path)
     found = open_model(path, {"x": (1, 3, 4, 6)})
     assert found.data is None
     assert found.build(()).notes == []
@@ -210,7 +204,7 @@ def test_steps_of_a_recurrent_layer_are_not_a_batch(
     tmp_path: Path, kind: str, gates: int, shape: tuple[int, ...]
 ) -> None:
     nodes, weights = recurrent(kind, gates)
-    path = saved(model(nodes, weights, {"x": shape}), tmp_path)
+    path = saved(onnx_model(nodes, weights, shape), tmp_path)
     with pytest.raises(MapperError) as error:
         open_model(path)
     assert str(error.value) == (
@@ -233,7 +227,7 @@ def test_steps_of_a_recurrent_layer_are_not_a_batch(
 def test_nodes_that_need_the_batch_are_named(
     tmp_path: Path, nodes: list[Any], constants: dict[str, Any], says: str
 ) -> None:
-    path = saved(model(nodes, W | constants, BATCH), tmp_path)
+    path = saved(onnx_model(nodes, W | constants, BATCH), tmp_path)
     with pytest.raises(MapperError) as error:
         open_model(path)
     assert str(error.value) == (
@@ -251,6 +245,6 @@ def test_a_quantised_batch(tmp_path: Path) -> None:
         "d": np.zeros(1, np.float32), "s": np.array([10, 96]),
         "v": whole(-3, 4, (96, 5)).astype(np.float32),
     }  # fmt: skip
-    found = open_model(saved(model(nodes, constants, BATCH), tmp_path))
+    found = open_model(saved(onnx_model(nodes, constants, BATCH), tmp_path))
     assert "input 'x': batch of 10 compiled as 1" in found.build(()).notes
     assert found.quantised

@@ -13,9 +13,10 @@ from mapper.compiler.artifacts.simulate import simulate
 from mapper.compiler.model import open_model
 from mapper.compiler.numerics.execute import run_graph
 from mapper.compiler.numerics.reference import MIXED
+from tests.compiler.models import onnx_model
 from tests.compiler.onnx_sessions import session_of
 from tests.compiler.programs import compiled_model
-from tests.storage.formats.onnx_models import helper, onnx
+from tests.storage.formats.onnx_models import node, onnx
 
 TAKEN, ZERO = np.float32(0.14922504), 46
 OF_255, OF_256 = np.float32(0.003921568859368563), np.float32(1 / 256)
@@ -24,27 +25,17 @@ OF_255, OF_256 = np.float32(0.003921568859368563), np.float32(1 / 256)
 
 def saved(path: Path, scale: np.float32, fused: bool) -> Path:
     """Save a model: ten numbers stored in 8 bits, Softmax, stored again, then real."""
-    constants = {
-        "s": TAKEN, "z": np.int8(ZERO), "t": scale, "u": np.int8(-128),
-    }  # fmt: skip
-
-    def node(kind: str, inputs: str, output: str, **more: Any) -> Any:
-        return helper.make_node(kind, inputs.split(), [output], name=f"n_{output}", **more)
+    constants = {"s": TAKEN, "z": np.int8(ZERO), "t": scale, "u": np.int8(-128)}
 
     middle = [node("DequantizeLinear", "q s z", "a"), node("Softmax", "a", "b", axis=-1),
               node("QuantizeLinear", "b t u", "c")]  # fmt: skip
     if fused:
-        more = {"domain": "com.microsoft", "axis": -1, "opset": 13}
-        middle = [node("QLinearSoftmax", "q s z t u", "c", **more)]
+        middle = [
+            node("QLinearSoftmax", "q s z t u", "c", domain="com.microsoft", axis=-1, opset=13)
+        ]
     nodes = [node("QuantizeLinear", "x s z", "q"), *middle, node("DequantizeLinear", "c t u", "y")]
-    graph = helper.make_graph(
-        nodes, "softmax",
-        [helper.make_tensor_value_info("x", 1, [1, 10])],
-        [helper.make_tensor_value_info("y", 1, [1, 10])],
-        [onnx.numpy_helper.from_array(np.asarray(one), name) for name, one in constants.items()],
-    )  # fmt: skip
-    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("com.microsoft", 1)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
+    made = onnx_model(nodes, constants, [1, 10], opset=13, domains=["com.microsoft"])
+    onnx.save(made, str(path))
     return path
 
 
@@ -55,25 +46,14 @@ def classifier(path: Path) -> Path:
         "s": TAKEN, "z": np.int8(ZERO), "t": OF_256, "u": np.int8(-128), "v": np.float32(0.01),
         "o": np.int8(0), "w": random.integers(-20, 20, (10, 3, 4, 4)).astype(np.int8),
     }  # fmt: skip
-    kernel = {"domain": "com.microsoft", "axis": -1, "opset": 13}
+    kernel: dict[str, Any] = {"domain": "com.microsoft", "axis": -1, "opset": 13}
     nodes = [
-        helper.make_node(kind, inputs.split(), [output], name=f"n_{output}", **more)
-        for kind, inputs, output, more in (
-            ("QuantizeLinear", "x s z", "q", {}),
-            ("QLinearConv", "q s z w v o s z", "a", {}),
-            ("Flatten", "a", "b", {}),
-            ("QLinearSoftmax", "b s z t u", "c", kernel),
-            ("DequantizeLinear", "c t u", "y", {}),
-        )
-    ]
-    graph = helper.make_graph(
-        nodes, "classifier",
-        [helper.make_tensor_value_info("x", 1, [1, 3, 4, 4])],
-        [helper.make_tensor_value_info("y", 1, [1, 10])],
-        [onnx.numpy_helper.from_array(np.asarray(one), name) for name, one in constants.items()],
-    )  # fmt: skip
-    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("com.microsoft", 1)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
+        node("QuantizeLinear", "x s z", "q"), node("QLinearConv", "q s z w v o s z", "a"),
+        node("Flatten", "a", "b"), node("QLinearSoftmax", "b s z t u", "c", **kernel),
+        node("DequantizeLinear", "c t u"),
+    ]  # fmt: skip
+    made = onnx_model(nodes, constants, [1, 3, 4, 4], opset=13, domains=["com.microsoft"])
+    onnx.save(made, str(path))
     return path
 
 

@@ -14,7 +14,8 @@ from mapper.compiler.model import open_model
 from mapper.compiler.numerics.execute import run_graph
 from mapper.compiler.numerics.floating import FLOATING
 from mapper.errors import MapperError
-from tests.storage.formats.onnx_models import helper, node, numpy_helper, onnx
+from tests.compiler.models import onnx_model, saved
+from tests.storage.formats.onnx_models import helper, node, onnx
 
 RAW = re.compile(
     r"ONNXRuntimeError|\w+Error\]|\.cc\b|/\w+/|Traceback|Exception|::|This is an invalid model|"
@@ -28,15 +29,9 @@ def refusal(
     shape: Sequence[int] = X, kind: int = onnx.TensorProto.FLOAT, domain: str = "",
 ) -> str:  # fmt: skip
     """Return the message for a model with the output y; it names the file in one plain line."""
-    graph = helper.make_graph(
-        list(nodes), "refused", [helper.make_tensor_value_info("x", kind, shape)],
-        [helper.make_empty_tensor_value_info("y")],
-        [numpy_helper.from_array(np.asarray(v), k) for k, v in (constants or {}).items()],
-    )  # fmt: skip
-    opsets = [helper.make_opsetid("", opset)]
-    opsets += [helper.make_opsetid(domain, 1)] * bool(domain)
-    path = folder / "model.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
+    domains = [domain] if domain else []
+    made = onnx_model(nodes, constants or {}, shape, ("y",), opset, domains, kind)
+    path = saved(made, folder)
     with pytest.raises(MapperError) as error:
         open_model(path).build(())
     said = str(error.value)
@@ -100,15 +95,8 @@ def test_rejections_are_plain(
 
 def test_a_fault_that_shows_when_a_node_runs(tmp_path: Path) -> None:
     """Kernels that check shapes late name the node, the operator and the reason."""
-    made = helper.make_graph(
-        [node("Relu", "x", "a"), node("GlobalLpPool", "a")], "late",
-        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (1, 4))],
-        [helper.make_empty_tensor_value_info("y")],
-    )  # fmt: skip
-    path = tmp_path / "model.onnx"
-    opsets = [helper.make_opsetid("", 17)]
-    onnx.save(helper.make_model(made, opset_imports=opsets, ir_version=8), str(path))
-    graph = open_model(path).build(())
+    made = onnx_model([RELU, node("GlobalLpPool", "a")], {}, (1, 4))
+    graph = open_model(saved(made, tmp_path)).build(())
     feeds = {
         view.tensor: view.stored(np.ones((1, 4), np.float32)) for view in graph.inputs.values()
     }

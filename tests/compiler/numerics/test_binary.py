@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapper.compiler.ir.graph import Graph, View
 from mapper.compiler.ir.node import Conv, Node, Pool, Sign, Threshold, Window
 from mapper.compiler.ir.tensor import Pad, Tensor
 from mapper.compiler.ir.text import graph_from_json, graph_to_json
@@ -26,6 +25,7 @@ from mapper.compiler.numerics.execute import run_graph
 from mapper.compiler.numerics.floating import FLOATING
 from mapper.compiler.numerics.reference import INTEGER
 from mapper.errors import MapperError
+from tests.compiler.graph_text import parse
 from tests.reference import binary as twin
 from tests.reference import integer
 
@@ -189,18 +189,12 @@ def test_b07_binary_weights_have_one_magnitude_per_kernel() -> None:
 
 
 def test_thresholds_round_trip_through_files() -> None:
-    graph = Graph()
-    sums, bits = Tensor("s", (1, 2, 2, 3), "int32"), Tensor("b", (1, 2, 2, 3), "bits")
-    limit = Threshold(np.array([1, -5, 0]), np.array([0, 1, 0]))
-    graph.inputs["s"] = View(sums, (0, 1, 2, 3), sums.shape)
-    graph.outputs["b"] = View(bits, (0, 1, 2, 3), bits.shape)
-    graph.nodes.append(Node(limit, [sums], [bits], ("t",)))
+    graph = parse("input s int32[2,2,3]\nthreshold b <- s  least=(3)=1,-5,0 flip=(3)=0,1,0")
     again = graph_from_json(*graph_to_json(graph))
     data = RANDOM.integers(-9, 9, (2, 2, 2, 3))
-    feeds = [{one.inputs["s"].tensor: data} for one in (graph, again)]
     made = [
-        run_graph(one, feed, INTEGER, [one.nodes[0].output])[one.nodes[0].output]
-        for one, feed in zip((graph, again), feeds, strict=True)
+        run_graph(one, {one.inputs["s"].tensor: data}, INTEGER, [one.nodes[0].output])
+        for one in (graph, again)
     ]
-    assert np.array_equal(*made)
+    assert np.array_equal(*(next(iter(one.values())) for one in made))
     assert (again.nodes[0].output.low, again.nodes[0].output.high) == (-1, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
@@ -35,14 +35,21 @@ from tests.compiler.networks import SAME, Builder, residual
 POOL = Window((2, 2), (2, 2))
 
 
+def quantised_by(
+    build: Builder, feeds: Mapping[Tensor, np.ndarray], precision: Precision, shrink: float = 1.0
+) -> Quantised:
+    """Quantise with the ranges of samples; shrink : factor of the ranges"""
+    converter = Converter(build.graph, precision)
+    ranges = measure_ranges(build.graph, feeds, converter.quantised_tensors())
+    ends = {one: Ends(found.low * shrink, found.high * shrink) for one, found in ranges.items()}
+    made = converter.convert(ends)
+    return Quantised(build.graph, made, converter.stored, converter.layers, ranges)
+
+
 def quantised(build: Builder, precision: Precision | None = None) -> Quantised:
     """Quantise with ranges of the first samples of `Builder.samples`."""
     build.random = np.random.default_rng(1)
-    feeds = {build.input: build.samples(20)}
-    converter = Converter(build.graph, precision or Precision())
-    ranges = measure_ranges(build.graph, feeds, converter.quantised_tensors())
-    made = converter.convert(ranges)
-    return Quantised(build.graph, made, converter.stored, converter.layers, ranges)
+    return quantised_by(build, {build.input: build.samples(20)}, precision or Precision())
 
 
 def signal(build: Builder, precision: Precision | None = None) -> float:
@@ -289,39 +296,36 @@ def test_layers_name_their_nodes_through_all_stages() -> None:
 # -- invalid cases ---------------------------------------------------------------------------------
 
 
-def test_weights_that_are_not_finite_name_the_layer() -> None:
-    for value in (np.nan, np.inf):
-        build = Builder(4, 4, 2)
-        build.end(build.conv(build.input, 3))
-        weights = build.graph.nodes[0].inputs[1].value
-        assert weights is not None
-        weights[1, 0, 0, 0] = value
-        converter = Converter(build.graph, Precision())
-        ends = dict.fromkeys(converter.quantised_tensors(), Ends(-1.0, 1.0))
-        with pytest.raises(MapperError, match="conv 'n0': its weights are not finite"):
-            converter.convert(ends)
-
-
-def test_biases_beyond_an_accumulator_name_the_layer() -> None:
-    for value in (1e12, np.inf, np.nan):
-        build = Builder(4, 4, 2)
-        build.end(build.conv(build.input, 3))
-        bias = build.graph.nodes[0].inputs[2].value
-        assert bias is not None
-        bias[1] = value
-        converter = Converter(build.graph, Precision())
-        ends = dict.fromkeys(converter.quantised_tensors(), Ends(-1.0, 1.0))
-        with pytest.raises(MapperError, match="conv 'n0': its bias does not fit an accumulator"):
-            converter.convert(ends)
-
-
-def test_channels_with_weights_much_smaller_than_their_bias_fit() -> None:
-    """Channels that training has switched off: the weights vanish, the bias stays."""
+def one_layer() -> tuple[Builder, np.ndarray, np.ndarray]:
+    """Return a network of one layer, its weights and its bias."""
     build = Builder(4, 4, 2)
     build.end(build.conv(build.input, 3))
     weights, bias = (tensor.value for tensor in build.graph.nodes[0].inputs[1:])
     assert weights is not None
     assert bias is not None
+    return build, weights, bias
+
+
+@pytest.mark.parametrize(
+    ("number", "value", "says"),
+    [
+        *((0, value, "weights are not finite") for value in (np.nan, np.inf)),
+        *((1, value, "bias does not fit an accumulator") for value in (1e12, np.nan, np.inf)),
+    ],
+)
+def test_biases_beyond_an_accumulator_name_the_layer(number: int, value: float, says: str) -> None:
+    """And weights that are not finite."""
+    build, *constants = one_layer()
+    constants[number][1] = value
+    converter = Converter(build.graph, Precision())
+    ends = dict.fromkeys(converter.quantised_tensors(), Ends(-1.0, 1.0))
+    with pytest.raises(MapperError, match=f"conv 'n0': its {says}"):
+        converter.convert(ends)
+
+
+def test_channels_with_weights_much_smaller_than_their_bias_fit() -> None:
+    """Channels that training has switched off: the weights vanish, the bias stays."""
+    build, weights, bias = one_layer()
     weights[1] *= 1e-10
     bias[1] = 0.75
     converter = Converter(build.graph, Precision())
@@ -339,11 +343,7 @@ def test_channels_with_weights_much_smaller_than_their_bias_fit() -> None:
 def test_channels_without_effect_are_zero(tiny: float, bias: float) -> None:
     """Trained models have such channels (densenet121 of the ONNX zoo); no shift fits their
     factor."""
-    build = Builder(4, 4, 2)
-    build.end(build.conv(build.input, 3))
-    weights, biases = (tensor.value for tensor in build.graph.nodes[0].inputs[1:])
-    assert weights is not None
-    assert biases is not None
+    build, weights, biases = one_layer()
     weights[1] *= tiny
     biases[1] = bias
     made = quantised(build)

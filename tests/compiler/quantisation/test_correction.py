@@ -13,20 +13,19 @@ from mapper.compiler.numerics.execute import run_graph
 from mapper.compiler.numerics.floating import FLOATING
 from mapper.compiler.numerics.formulas import dequantise, quantise, rounding_shift
 from mapper.compiler.numerics.reference import INTEGER
-from mapper.compiler.quantisation.convert import Converter
 from mapper.compiler.quantisation.correction import correct_biases
 from mapper.compiler.quantisation.layers import WeightLayer, fitted_bias, required_shift
 from mapper.compiler.quantisation.parameters import Precision
-from mapper.compiler.quantisation.ranges import measure_ranges
+from mapper.compiler.quantisation.score import Quantised
 from mapper.errors import MapperError
 from tests.compiler.networks import Builder, residual
+from tests.compiler.quantisation.test_convert import quantised_by
 
 
-def converted(build: Builder, precision: Precision, frames: int) -> tuple[Converter, Graph, dict]:
+def converted(build: Builder, precision: Precision, frames: int) -> tuple[Quantised, Graph, dict]:
     feeds = {build.input: build.samples(frames)}
-    converter = Converter(build.graph, precision)
-    ranges = measure_ranges(build.graph, feeds, converter.quantised_tensors())
-    return converter, converter.convert(ranges), feeds
+    made = quantised_by(build, feeds, precision)
+    return made, made.graph, feeds
 
 
 def mean_error(build: Builder, made: Graph, layer: WeightLayer, feeds: dict) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from mapper.compiler.quantisation.convert import Converter
 from mapper.compiler.quantisation.losses import layer_losses, stored_feeds
 from mapper.compiler.quantisation.methods import METHODS
 from mapper.compiler.quantisation.parameters import Precision
-from mapper.compiler.quantisation.ranges import Ends, measure_ranges
+from mapper.compiler.quantisation.ranges import measure_ranges
 from mapper.compiler.quantisation.score import (
     Dataset,
     Limits,
@@ -40,6 +41,7 @@ from mapper.compiler.quantisation.verify import (
 from mapper.compiler.transforms.registry import optimise
 from mapper.errors import MapperError
 from tests.compiler.networks import Builder, residual
+from tests.compiler.quantisation.test_convert import quantised_by
 from tests.storage.formats.onnx_models import model, node, onnx
 
 RANDOM = np.random.default_rng(8)
@@ -74,17 +76,17 @@ def samples(frames: int = 48, labels: np.ndarray | None = None) -> Dataset:
 
 
 def run(
-    folder: Path,
-    limits: Limits,
-    request: QuantiseRequest | None = None,
-    data: Dataset | None = None,
-) -> Verified:
-    return verified(
-        lambda kept: build(folder, kept),
-        data or samples(),
-        request or QuantiseRequest(PRECISION),
-        limits,
-    )
+    folder: Path, limits: Limits, request: QuantiseRequest | None = None,
+    data: Dataset | None = None, **more: Any,
+) -> Verified:  # fmt: skip
+    request = request or QuantiseRequest(PRECISION)
+    return verified(lambda kept: build(folder, kept), data or samples(), request, limits, **more)
+
+
+def quantised_graph(source: Graph, data: Dataset) -> Quantised:
+    tensors = Converter(source, PRECISION).quantised_tensors()
+    ranges = measure_ranges(source, data.of(source), tensors)
+    return quantise_graph(source, ranges, data, PRECISION, "minmax")
 
 
 def test_c01_the_first_accurate_attempt_ends_the_loop(tmp_path: Path) -> None:
@@ -98,10 +100,8 @@ def test_c01_the_first_accurate_attempt_ends_the_loop(tmp_path: Path) -> None:
 
 def test_c01_attempts_are_a_finite_list_in_their_order(tmp_path: Path) -> None:
     seen: list[Attempt] = []
-    found = verified(
-        lambda kept: build(tmp_path, kept), samples(),
-        QuantiseRequest(Precision(per_channel=False)), NEVER, on_attempt=seen.append,
-    )  # fmt: skip
+    request = QuantiseRequest(Precision(per_channel=False))
+    found = run(tmp_path, NEVER, request, on_attempt=seen.append)
     assert seen == found.attempts
     assert not found.reached
     rows = found.attempts
@@ -158,11 +158,7 @@ def test_c01_a_requested_method_is_the_only_one(tmp_path: Path) -> None:
 @pytest.mark.sample(0.5)
 def test_c01_layers_on_the_host_get_real_numbers_and_give_them_back(tmp_path: Path) -> None:
     """A layer in the middle: its result becomes integers again."""
-    source = build(tmp_path, ["n_e", "n_s"])
-    ranges = measure_ranges(
-        source, samples().of(source), Converter(source, PRECISION).quantised_tensors()
-    )
-    made = quantise_graph(source, ranges, samples(), PRECISION, "minmax")
+    made = quantised_graph(build(tmp_path, ["n_e", "n_s"]), samples())
     kinds = [type(one.operator) for one in made.graph.nodes]
     assert kinds.count(Quantise) == 1
     assert kinds.count(Host) == 3  # with Softmax
@@ -180,10 +176,7 @@ def test_c01_layers_on_the_host_get_real_numbers_and_give_them_back(tmp_path: Pa
 def test_c01_scores_with_and_without_labels(tmp_path: Path) -> None:
     data = samples(64)
     source = build(tmp_path)
-    ranges = measure_ranges(
-        source, data.of(source), Converter(source, PRECISION).quantised_tensors()
-    )
-    made = quantise_graph(source, ranges, data, PRECISION, "minmax")
+    made = quantised_graph(source, data)
     # expected by hand, for the last layer that cores compute
     (end,) = core_results(made.graph)
     real_end = next(real for real, one in made.stored.items() if one is end)
@@ -233,11 +226,7 @@ def test_c01_every_fourth_sample_verifies_at_least_16(frames: int, taken: int) -
 
 def quantised(build: Builder, frames: int = 30, shrink: float = 1.0) -> tuple[Quantised, dict]:
     feeds = {build.input: build.samples(frames)}
-    converter = Converter(build.graph, PRECISION)
-    ranges = measure_ranges(build.graph, feeds, converter.quantised_tensors())
-    ends = {one: Ends(r.low * shrink, r.high * shrink) for one, r in ranges.items()}
-    made = converter.convert(ends)
-    return Quantised(build.graph, made, converter.stored, converter.layers, ranges), feeds
+    return quantised_by(build, feeds, PRECISION, shrink), feeds
 
 
 def test_c01_losses_of_layers(tmp_path: Path) -> None:

@@ -12,158 +12,67 @@ from chipsim.chip.npu_shape import NPU_SHAPES
 from mapper.compiler.artifacts.simulate import simulate
 from mapper.compiler.explain import explain
 from mapper.compiler.frontend.layout import shuffle_weights
-from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import Conv
-from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.model import open_model
-from mapper.compiler.numerics.execute import run_graph
-from mapper.compiler.numerics.floating import FLOATING
 from mapper.compiler.settings import CompileSettings
-from mapper.compiler.transforms.base import Context
 from mapper.compiler.transforms.registry import optimise
-from mapper.compiler.transforms.shuffles import fold_shuffles, order_of
+from mapper.compiler.transforms.shuffles import order_of
+from tests.compiler.graph_text import parse
+from tests.compiler.models import agree, read, saved
 from tests.compiler.programs import compiled_model
-from tests.storage.formats.onnx_models import model, node, onnx, reference
+from tests.storage.formats.onnx_models import model, node, reference
 
-SIZE = (1, 12, 6, 5)
-ORDER = np.arange(12).reshape(3, 4).T.ravel()
-SHAPES = {"five": np.array([1, 3, 4, 6, 5]), "four": np.array([1, 12, 6, 5])}
+ORDER = [0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11]
 
 
-def shuffle(given: str, made: str) -> list[Any]:
-    """Return a shuffle of three groups of four channels."""
-    return [
-        node("Reshape", f"{given} five", f"{made}1"),
-        node("Transpose", f"{made}1", f"{made}2", perm=[0, 2, 1, 3, 4]),
-        node("Reshape", f"{made}2 four", made),
-    ]
+def shuffled(perm: list[int]) -> Any:
+    """Return a model of a layer in three groups, and a permutation of its results."""
+    nodes = [
+        node("Conv", "x w", "a", group=3), node("Relu", "a", "b"),
+        node("Reshape", "b five", "c1"), node("Transpose", "c1", "c2", perm=perm),
+        node("Reshape", "c2 four", "c"), node("Exp", "c"),
+    ]  # fmt: skip
+    weights = np.random.default_rng(3).normal(0, 0.5, (12, 4, 1, 1)).astype(np.float32)
+    shapes = {"five": np.array([1, 3, 4, 6, 5]), "four": np.array([1, 12, 6, 5])}
+    return model(nodes, {"w": weights, **shapes}, {"x": (1, 12, 6, 5)})
 
 
-def conv(inputs: str, output: str, group: int = 1) -> Any:
-    pads = [1, 1, 1, 1] if "d" in inputs.split()[1] else [0, 0, 0, 0]
-    return node("Conv", inputs, output, group=group, pads=pads)
-
-
-CASES = {
-    "a layer": [conv("x g", "a", 3), node("Relu", "a", "b"), *shuffle("b", "c"), node("Exp", "c")],
-    "a normalised layer": [
-        conv("x w", "a"), node("BatchNormalization", "a s o o s", "b"), node("PRelu", "b p", "r"),
-        *shuffle("r", "c"), conv("c d", "y", 12),
-    ],
-    "across a layer of each channel": [
-        conv("x g", "a", 3), conv("a d", "b", 12),
-        node("MaxPool", "b", "m", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
-        node("Relu", "m", "r"), *shuffle("r", "y"),
-    ],
-    "behind": [*shuffle("x", "c"), conv("c d", "e", 12), conv("e g", "y", 3)],
-    "behind, normalised": [
-        *shuffle("x", "c"), node("BatchNormalization", "c s o o s", "e"), conv("e w", "y"),
-    ],
-    "two": [conv("x g", "a", 3), *shuffle("a", "b"), *shuffle("b", "c"), conv("c g", "y", 3)],
-}  # fmt: skip
-LEFT = {
-    "nowhere": [node("Exp", "x", "a"), *shuffle("a", "b"), node("Exp", "b")],
-    "taken twice": [conv("x g", "a", 3), *shuffle("a", "b"), conv("b g", "c", 3),
-                    node("Add", "c a", "e"), node("Add", "e b")],
-}  # fmt: skip
-
-
-def saved(folder: Path, nodes: list[Any]) -> Path:
-    random = np.random.default_rng(3)
-    known = {
-        "g": random.normal(0, 0.5, (12, 4, 1, 1)),
-        "w": random.normal(0, 0.3, (12, 12, 1, 1)),
-        "d": random.normal(0, 0.3, (12, 1, 3, 3)),
-        "s": random.uniform(0.5, 2, 12),
-        "o": random.normal(0, 1, 12),
-        "p": random.uniform(0, 0.5, (12, 1, 1)),
-    }
-    used = {name for one in nodes for name in one.input}
-    constants = {name: one.astype(np.float32) for name, one in known.items() if name in used}
-    constants |= {name: one for name, one in SHAPES.items() if name in used}
-    path = folder / "model.onnx"
-    onnx.save(model(nodes, constants, {"x": SIZE}), str(path))
-    return path
-
-
-def kept(graph: Graph) -> int:
-    return sum(order_of(one) is not None for one in graph.nodes)
-
-
-def same_as_onnx(path: Path, graph: Graph) -> None:
-    given = np.random.default_rng(1).normal(0, 1, SIZE).astype(np.float32)
-    wanted = reference.ReferenceEvaluator(str(path)).run(None, {"x": given})[0]
-    tensor, view = graph.inputs["x"].tensor, graph.outputs["y"]
-    made = run_graph(graph, {tensor: graph.inputs["x"].stored(given)}, FLOATING, [view.tensor])
-    np.testing.assert_allclose(view.array(made[view.tensor]), wanted, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_kernels_are_permuted(name: str, tmp_path: Path) -> None:
-    path = saved(tmp_path, CASES[name])
-    graph = open_model(path).build(())
-    assert kept(graph) > 0
-    same_as_onnx(path, graph)
-    fold_shuffles(graph, Context())
-    assert kept(graph) == 0
-    same_as_onnx(path, graph)
-    named_as_onnx(path, graph)
+def test_shuffles_become_permuted_kernels(tmp_path: Path) -> None:
+    """The front end reads them as a convolution, which the passes fold."""
+    made = shuffled([0, 2, 1, 3, 4])
+    graph = read(made, tmp_path)
+    assert [one.tolist() for one in map(order_of, graph.nodes) if one is not None] == [ORDER]
+    agree(graph, made)
     optimise(graph)
-    same_as_onnx(path, graph)
+    assert [one for one in map(order_of, graph.nodes) if one is not None] == []
+    agree(graph, made)
 
 
-def named_as_onnx(path: Path, graph: Graph) -> None:
-    """Check that tensors named like a value of the model have its numbers, except for axis
-    order."""
-    given = np.random.default_rng(1).normal(0, 1, SIZE).astype(np.float32)
-    whole = onnx.load(str(path))
-    names = ["y", *(n for one in whole.graph.node for n in one.output if n != "y")]
-    whole.graph.output.extend(map(onnx.helper.make_empty_tensor_value_info, names[1:]))
-    found = reference.ReferenceEvaluator(whole).run(None, {"x": given})
-    values = dict(zip(names, found, strict=True))
-    known = [tensor for one in graph.nodes for tensor in one.outputs if tensor.name in values]
-    feeds = {graph.inputs["x"].tensor: graph.inputs["x"].stored(given)}
-    made = run_graph(graph, feeds, FLOATING, known)
-    for tensor in known:
-        wanted = values[tensor.name]
-        stored = made[tensor].transpose(0, 3, 1, 2).reshape(wanted.shape)
-        np.testing.assert_allclose(stored, wanted, rtol=1e-4, atol=1e-5, err_msg=tensor.name)
-
-
-@pytest.mark.parametrize("name", LEFT)
-def test_shuffles_without_a_layer_stay_convolutions(name: str, tmp_path: Path) -> None:
-    path = saved(tmp_path, LEFT[name])
-    graph = open_model(path).build(())
-    fold_shuffles(graph, Context())
-    assert kept(graph) == 1
-    same_as_onnx(path, graph)
+@pytest.mark.parametrize(
+    ("perm", "name", "where", "by"),
+    [([0, 2, 1, 3, 4], "n_c2", "folded", "n_a"), ([0, 2, 1, 4, 3], "n_c2", "host", "")],
+    ids=["channels", "pixels"],
+)
+def test_explained(tmp_path: Path, perm: list[int], name: str, where: str, by: str) -> None:
+    """Pixels that move stay on the host."""
+    found = explain(open_model(saved(shuffled(perm), tmp_path)), CompileSettings())
+    (row,) = (one for one in found if one.node == name)
+    assert row.where == where
+    assert row.by == by or not by
 
 
 def test_orders() -> None:
-    weights = shuffle_weights(ORDER)
-    from mapper.compiler.ir.node import Node, Window
-
-    data, made = Tensor("x", (1, 2, 2, 12)), Tensor("y", (1, 2, 2, 12))
-    layer = Node(Conv(Window((1, 1))), [data, weights], [made], ("n",))
-    found = order_of(layer)
+    layer = parse(f"""
+        input x [2,2,12]
+        conv y <- x, w(12,1,1,12)=perm:{",".join(map(str, ORDER))}
+    """).nodes[0]
+    found, weights = order_of(layer), shuffle_weights(np.array(ORDER)).value
     assert found is not None
-    assert found.tolist() == ORDER.tolist() == [0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11]
-    for other in (2 * weights.value, np.ones((12, 1, 1, 12), np.float32)):
-        layer.inputs[1] = Tensor("w", other.shape, value=other)
+    assert found.tolist() == ORDER
+    assert weights is not None
+    assert np.array_equal(layer.inputs[1].value, weights)  # type: ignore[arg-type]
+    for other in (2 * weights, np.ones((12, 1, 1, 12), np.float32)):
+        layer.inputs[1].value = other
         assert order_of(layer) is None
-
-
-def test_pixels_that_move_stay_on_the_host(tmp_path: Path) -> None:
-    nodes = [node("Reshape", "x five", "a"), node("Transpose", "a", "b", perm=[0, 2, 1, 4, 3]),
-             node("Reshape", "b four", "c"), conv("c w", "y")]  # fmt: skip
-    rows = {one.node: one for one in explain(open_model(saved(tmp_path, nodes)), CompileSettings())}
-    assert rows["n_b"].where == "host"
-
-
-def test_explained(tmp_path: Path) -> None:
-    path = saved(tmp_path, CASES["a layer"])
-    rows = {one.node: one for one in explain(open_model(path), CompileSettings())}
-    assert (rows["n_c2"].where, rows["n_c2"].by) == ("folded", "n_a")
 
 
 @pytest.mark.jit
@@ -209,8 +118,7 @@ def test_thin_shufflenet(shape: str, tmp_path: Path) -> None:
         node("Conv", "o w6", "p", group=groups),
         node("Sum", "p k", "q"), node("Relu", "q"),
     ]  # fmt: skip
-    path = tmp_path / "model.onnx"
-    onnx.save(model(nodes, known, {"x": (1, 3, 8, 8)}), str(path))
+    path = saved(model(nodes, known, {"x": (1, 3, 8, 8)}), tmp_path)
     samples = random.normal(0, 1, (6, 3, 8, 8)).astype(np.float32)
     made = compiled_model(path, samples, NPU_SHAPES[shape])
     assert not any(one.kind == "host" for one in made.compiled.graph.nodes)
