@@ -281,9 +281,9 @@ def passes() -> str:
     """Return the table of the compiler passes, in their order."""
     heads = ["pass", "action", "legal if", "applied if", "gain in the log"]
     rows = [
-        [f"`{one.name}`", one.what, one.legal_if, one.applied_if,
-         f"{one.gains}{'' if one.measured else '; estimated'}"]
-        for one in PASSES
+        [f"`{one.name}`", texts.what, texts.legal_if, texts.applied_if,
+         f"{texts.gains}{'' if one.measured else '; estimated'}"]
+        for one, texts in ((one, one.texts) for one in PASSES)
     ]  # fmt: skip
     return table(heads, rows)
 

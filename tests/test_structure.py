@@ -65,8 +65,8 @@ LEVELS: dict[str, list[str]] = {
         "__main__",
     ],
     "mapper.compiler": [
-        "settings stages ir",
-        "numerics memory requirements",
+        "settings stages log ir",
+        "numerics memory",
         "program frontend quantisation",
         "tiling model",
         "partition codegen transforms",
@@ -74,7 +74,7 @@ LEVELS: dict[str, list[str]] = {
         "jobs calibration explain",
         "pipeline",
         "artifacts",
-        "dumps ablation",
+        "ablation",
         "output",
     ],
 }  # fmt: skip

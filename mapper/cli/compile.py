@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from chipsim.chip.npu_shape import NpuShape
     from mapper.compiler.artifacts.manifest import Target
     from mapper.compiler.model import Model
-    from mapper.compiler.quantisation.ranges_file import RangesFile
+    from mapper.compiler.quantisation.ranges import RangesFile
     from mapper.compiler.settings import CompileSettings
     from storage.samples import SampleArrays, SampleForm
 
@@ -229,7 +229,7 @@ def _samples(
     Both are None for a quantised model; test samples are None without --verify.
     """
     from mapper.compiler.calibration import pixel_samples
-    from mapper.compiler.quantisation.ranges_file import open_ranges
+    from mapper.compiler.quantisation.ranges import open_ranges
     from mapper.errors import UsageError
 
     if model.quantised:
@@ -268,7 +268,7 @@ def _read(
 
 def _count(samples: SampleArrays | RangesFile | None) -> int:
     """Return the number of calibration samples."""
-    from mapper.compiler.quantisation.ranges_file import RangesFile
+    from mapper.compiler.quantisation.ranges import RangesFile
 
     if samples is None:
         return 0
@@ -277,7 +277,7 @@ def _count(samples: SampleArrays | RangesFile | None) -> int:
 
 def _seen(samples: SampleArrays | RangesFile | None) -> NDArray[np.float32] | None:
     """Return the inputs of samples, None for ranges."""
-    from mapper.compiler.quantisation.ranges_file import RangesFile
+    from mapper.compiler.quantisation.ranges import RangesFile
 
     return None if samples is None or isinstance(samples, RangesFile) else samples.x
 

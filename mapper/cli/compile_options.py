@@ -151,8 +151,9 @@ def add_comparisons(group: argparse._ActionsContainer) -> None:
 
 def list_names() -> str:
     """Return the names of passes and baselines, for the complete help."""
+    switches = {name: one.about for name, one in SWITCHES.items()} | STEPS
     passes = {name: f"{about}*" * (name in CHANGES_NUMBERS) or about
-              for name, about in (SWITCHES | STEPS).items()}  # fmt: skip
+              for name, about in switches.items()}  # fmt: skip
     rules = {name: about for name, (_, about) in BASELINES.items()}
     tables = ["\n".join(f"  {name:<17}{about}" for name, about in each.items())
               for each in (passes, rules)]  # fmt: skip

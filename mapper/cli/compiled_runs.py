@@ -14,6 +14,7 @@ from rich.table import Table
 from mapper.cli import compile_tables, terminal
 from mapper.cli import options as common
 from mapper.cli.compile_tables import compared_rows
+from mapper.compiler.artifacts.contents import Clipped, clipped_inputs
 from mapper.compiler.artifacts.cycles import (
     CHECKED,
     FRAMES,

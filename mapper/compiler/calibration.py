@@ -7,7 +7,7 @@ import numpy as np
 from mapper.compiler.model import Model
 from mapper.compiler.optimise import optimised
 from mapper.compiler.quantisation.convert import Converter
-from mapper.compiler.quantisation.ranges_file import RangesFile
+from mapper.compiler.quantisation.ranges import RangesFile
 from mapper.compiler.quantisation.score import Dataset
 from mapper.compiler.quantisation.verify import Compared, Verified, compared, request_of
 from mapper.compiler.settings import CompileSettings
@@ -53,7 +53,7 @@ def compare_settings(
         )
     else:
         beside = calibration.to_verify()
-    source = optimised(model, settings.keep, settings.off)[0]
+    source = optimised(model, settings.keep, settings.off)
     return compared(source, calibration, request_of(settings), beside)
 
 
@@ -65,7 +65,7 @@ def pixel_samples(model: Model, settings: CompileSettings) -> SampleArrays:
 
     Raises `MapperError` if other maps need ranges, which require samples of the model.
     """
-    source = optimised(model, settings.keep, settings.off)[0]
+    source = optimised(model, settings.keep, settings.off)
     inputs = {view.tensor for view in source.inputs.values()}
     needed = Converter(source, request_of(settings).precision).quantised_tensors()
     if not inputs >= set(needed):

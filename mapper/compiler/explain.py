@@ -19,6 +19,7 @@ from mapper.compiler.optimise import optimised
 from mapper.compiler.partition.functions import Partition, divide
 from mapper.compiler.quantisation.exact import ExactLayers
 from mapper.compiler.settings import CompileSettings
+from mapper.compiler.transforms.base import Context
 from mapper.compiler.transforms.constants import CONSTANTS
 from mapper.compiler.transforms.dense import flatten_rest
 from mapper.compiler.transforms.fuse import FUSE, fuse
@@ -54,9 +55,9 @@ def explain(model: Model, settings: CompileSettings) -> list[NodeRow]:
         graph = built(model, settings.keep, CONSTANTS.name not in settings.off)
         optimise_quantised(graph, settings.off)
     else:
-        graph, _ = optimised(model, settings.keep, settings.off)
+        graph = optimised(model, settings.keep, settings.off)
         _drop_scales(graph)
-    flatten_rest(graph)
+    flatten_rest(graph, Context())
     parts = divide(graph, fuse(graph, FUSE.name not in settings.off))
     kinds = {part.name: part.kind for part in model.parts}
     found: dict[str, NodeRow] = {}

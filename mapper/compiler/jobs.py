@@ -1,15 +1,16 @@
-"""Convert an integer graph to macro nodes and functions, and check that their maps fit the
-cores."""
+"""Convert an integer graph to macro nodes and functions; check that the cores have the units and
+the memory for it."""
 
 from __future__ import annotations
 
 from chipsim.chip.model import Chip
-from chipsim.chip.npu_shape import NpuShape
+from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.npu.arrivals import HostLink
 from mapper.compiler.codegen.builder import Choices
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Host
 from mapper.compiler.ir.verifier import require_sound
+from mapper.compiler.log import CompileLog
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.multicore.job import CompileJob
 from mapper.compiler.multicore.room import require_room_on_one, require_room_on_several
@@ -19,16 +20,15 @@ from mapper.compiler.quantisation.convert import Converter
 from mapper.compiler.quantisation.ranges import Ends
 from mapper.compiler.quantisation.rest import is_in_part
 from mapper.compiler.quantisation.verify import request_of
-from mapper.compiler.requirements import require_bits
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.stages import stage
 from mapper.compiler.transforms.registry import lay_out, optimise_integers
 from mapper.compiler.trial import context_of
-from mapper.errors import DoesNotFitError, MapperError
+from mapper.errors import DoesNotFitError, MapperError, UsageError
 
 
 def job_of(
-    graph: Graph, shape: NpuShape, settings: CompileSettings, chip: Chip, log: list[str]
+    graph: Graph, shape: NpuShape, settings: CompileSettings, chip: Chip, log: CompileLog
 ) -> CompileJob:
     """Optimise an integer graph and divide it into functions.
 
@@ -41,12 +41,11 @@ def job_of(
         cores = min(chip.usable_count, settings.cores or chip.usable_count)
         if not shape.map_vectors or settings.padding == "stored":
             cores = 1  # these models run on one core
-        context = context_of(shape, choices, settings.reuse, settings.few_channels, cores)
-        log += optimise_integers(graph, context, settings.off)
+        context = context_of(shape, choices, settings.reuse, settings.few_channels, cores, log)
+        optimise_integers(graph, context, settings.off)
         require_sound(graph)
     with stage("partition"):
-        macros, places, told = lay_out(graph, context, settings.off)
-        log += told
+        macros, places = lay_out(graph, context, settings.off)
         if not macros:
             raise MapperError(f"no node runs on a core{_first_reason(graph)}")
     with stage("execution order"):
@@ -86,7 +85,7 @@ def require_room(source: Graph, shape: NpuShape, settings: CompileSettings, chip
     converter = Converter(source, request_of(settings).precision)
     try:
         graph = converter.convert({one: Ends(-1, 1) for one in converter.quantised_tensors()})
-        job = job_of(graph, shape, settings, chip, [])
+        job = job_of(graph, shape, settings, chip, CompileLog())
         if runs_on_one(job, chip):
             require_room_on_one(job)
         else:
@@ -95,3 +94,42 @@ def require_room(source: Graph, shape: NpuShape, settings: CompileSettings, chip
         raise
     except MapperError:
         return  # caused by the placeholder scales
+
+
+def require_core(shape: NpuShape, settings: CompileSettings) -> None:
+    """Raise `UsageError` for options that a core cannot have, with the presets that have its unit.
+
+    Raises `MapperError` for a core that programs cannot use.
+    """
+    if shape.rows != shape.columns:
+        raise MapperError(
+            f"npu {shape.name}: {shape.rows} rows and {shape.columns} columns; programs need "
+            "equal numbers, because results of one layer are vectors of the next"
+        )
+    if settings.few_channels == "core" and not shape.filters:
+        names = ", ".join(name for name, one in NPU_SHAPES.items() if one.filters)
+        raise UsageError(
+            f"--few-channels core needs a window unit, which {shape.name} does not have; use "
+            f"auto or host, or --npu with one of {names}"
+        )
+    if settings.bits == 16:
+        require_dual(shape, "--bits 16", UsageError)
+    if settings.dual in ("pixels", "kernels"):
+        require_dual(shape, f"--dual {settings.dual}", UsageError)
+
+
+def require_bits(graph: Graph, shape: NpuShape) -> None:
+    """Raise `MapperError` that names a map of 16 bits on a core without a dual multiplier."""
+    for tensor in graph.tensors():
+        if tensor.type == "int16":
+            require_dual(shape, f"{tensor.name!r} is stored in 16 bits, and")
+
+
+def require_dual(shape: NpuShape, what: str, error: type[MapperError] = MapperError) -> None:
+    """Raise an error if a core has no multiplier of 16 bits."""
+    if shape.multiplier != "dual":
+        names = ", ".join(name for name, one in NPU_SHAPES.items() if one.multiplier == "dual")
+        raise error(
+            f"{what} needs a core with a dual multiplier, which {shape.name} does not have; "
+            f"use --npu with one of {names}"
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -102,9 +103,9 @@ def open_model(path: Path, shapes: Shapes = MappingProxyType({}), signed: bool =
     graph = reader.graph
     ((name, view),) = graph.inputs.items()
     quantised = any(tensor.type != "float32" and tensor.value is None for tensor in graph.tensors())
-    build = _on_cores_or_host(read) if quantised else _with_exact_tails(read)
+    build = partial(_on_cores_or_host if quantised else _with_exact_tails, read)
     rest = any(not isinstance(node.operator, Dequantise) for node in _real(graph))
-    in_part = _with_the_rest(read) if quantised and rest else None
+    in_part = partial(_with_the_rest, read) if quantised and rest else None
     return Model(
         path, name, view, reader.opsets, quantised, build, _parts(reader), in_part, source.data,
         reader.guessed,
@@ -133,56 +134,44 @@ def _parts(reader: Reader) -> list[NodeRole]:
     return [NodeRole(node.name, node.kind, role(node)) for node in reader.model.nodes]
 
 
-def _with_exact_tails(read: Read) -> Callable[[Collection[str]], Graph]:
+def _with_exact_tails(read: Read, kept: Collection[str]) -> Graph:
     """Keep operations after sums of signs on the host if only the host computes them exactly."""
-
-    def build(kept: Collection[str]) -> Graph:
-        graph = read(kept)[0].graph
-        if tails := exact_tails(graph):
-            asked = kept if isinstance(kept, Mapping) else dict.fromkeys(kept, ASKED)
-            graph = read({**asked, **tails})[0].graph
-        return graph
-
-    return build
+    graph = read(kept)[0].graph
+    if tails := exact_tails(graph):
+        asked = kept if isinstance(kept, Mapping) else dict.fromkeys(kept, ASKED)
+        graph = read({**asked, **tails})[0].graph
+    return graph
 
 
-def _with_the_rest(read: Read) -> Callable[[Collection[str]], Graph]:
+def _with_the_rest(read: Read, kept: Collection[str]) -> Graph:
     """Build a quantised model with its remaining real numbers, from a real input."""
-
-    def build(kept: Collection[str]) -> Graph:
-        graph = read(kept)[0].graph
-        for name, view in graph.inputs.items():
-            if view.tensor.type != "float32":
-                real = Tensor(name, view.tensor.shape)
-                sources = graph.users(view.tensor)[0].sources
-                graph.nodes.insert(0, Node(Quantise(), [real], [view.tensor], sources))
-                graph.inputs[name] = view._replace(tensor=real)
-        return graph
-
-    return build
+    graph = read(kept)[0].graph
+    for name, view in graph.inputs.items():
+        if view.tensor.type != "float32":
+            real = Tensor(name, view.tensor.shape)
+            sources = graph.users(view.tensor)[0].sources
+            graph.nodes.insert(0, Node(Quantise(), [real], [view.tensor], sources))
+            graph.inputs[name] = view._replace(tensor=real)
+    return graph
 
 
-def _on_cores_or_host(read: Read) -> Callable[[Collection[str]], Graph]:
+def _on_cores_or_host(read: Read, kept: Collection[str]) -> Graph:
     """Keep operations that a quantised model leaves in real numbers on the host."""
-
-    def build(kept: Collection[str]) -> Graph:
-        keep, said = set(kept), dict(kept) if isinstance(kept, Mapping) else {}
-        while True:
-            reader, whys = read(keep)
-            left = {name for node in _real(reader.graph) for name in node.sources} - keep
-            joined = set() if left else idle(reader.graph) - keep
-            whys |= dict.fromkeys(joined, IDLE)
-            left |= joined
-            if not left:
-                for node in reader.graph.nodes:
-                    if isinstance(node.operator, Host) and (why := said.get(node.sources[0])):
-                        node.operator = replace(node.operator, why=why)
-                return reader.graph
-            keep |= left
-            whys |= {name: whys.get(name, "its scales are not given") for name in left}
-            said |= whys
-
-    return build
+    keep, said = set(kept), dict(kept) if isinstance(kept, Mapping) else {}
+    while True:
+        reader, whys = read(keep)
+        left = {name for node in _real(reader.graph) for name in node.sources} - keep
+        joined = set() if left else idle(reader.graph) - keep
+        whys |= dict.fromkeys(joined, IDLE)
+        left |= joined
+        if not left:
+            for node in reader.graph.nodes:
+                if isinstance(node.operator, Host) and (why := said.get(node.sources[0])):
+                    node.operator = replace(node.operator, why=why)
+            return reader.graph
+        keep |= left
+        whys |= {name: whys.get(name, "its scales are not given") for name in left}
+        said |= whys
 
 
 IDLE = "no core uses its map"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import ASKED
 from mapper.compiler.model import IDLE, Model, built, idle
@@ -15,35 +14,37 @@ from mapper.compiler.transforms.base import Context
 from mapper.compiler.transforms.constants import CONSTANTS
 from mapper.compiler.transforms.registry import optimise
 
-DEFAULT_SHAPE = NpuShape()
-
 
 def optimised(
-    model: Model, kept: Collection[str], off: Collection[str] = (), shape: NpuShape = DEFAULT_SHAPE
-) -> tuple[Graph, list[str]]:
+    model: Model, kept: Collection[str], off: Collection[str] = (),
+    context: Context | None = None,
+) -> Graph:  # fmt: skip
     """Return the floating-point graph of a model after all passes, with unprofitable islands on the
-    host; and the log.
+    host.
 
     kept : ONNX nodes to keep on the host; off : passes to skip
-    shape : core shape, for the savings in the log
+    context : its core, for the savings in the log, and its log
     """
-    fold = CONSTANTS.name not in off
-    with stage("read"):
-        graph = built(model, kept, fold)
-    with stage("optimise"):
-        told = optimise(graph, off, Context(shape))
+    context = context or Context()
+    before = len(context.log.lines)
+
+    def made(nodes: Collection[str]) -> Graph:
+        with stage("read"):
+            graph = built(model, nodes, CONSTANTS.name not in off)
+        with stage("optimise"):
+            optimise(graph, off, context)
+        return graph
+
+    graph = judged = made(kept)
     if is_in_part(graph):
-        return graph, told
-    judged = graph
+        return graph
     if off and len(islands(graph)) > 1:
         judged = model.build(kept)
         optimise(judged)
     found = lonely(judged, {part.name for part in model.parts})
     found |= dict.fromkeys(idle(judged) - set(kept), IDLE)
     if found:
-        with stage("read"):
-            graph = built(model, {**dict.fromkeys(kept, ASKED), **found}, fold)
-        with stage("optimise"):
-            told = optimise(graph, off, Context(shape))
+        del context.log.lines[before:]
+        graph = made({**dict.fromkeys(kept, ASKED), **found})
     graph.notes += [f"{name}: stays on the host: {why}" for name, why in found.items()]
-    return graph, told
+    return graph

@@ -16,7 +16,8 @@ from mapper.compiler.codegen.program import host_words
 from mapper.compiler.compiled import Compiled
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.macro import Macro
-from mapper.compiler.jobs import job_of, require_room
+from mapper.compiler.jobs import job_of, require_core, require_room
+from mapper.compiler.log import CompileLog
 from mapper.compiler.model import Model, built
 from mapper.compiler.multicore.job import CompileJob, Made
 from mapper.compiler.multicore.spread import (
@@ -31,19 +32,16 @@ from mapper.compiler.partition.hostplan import plan_host
 from mapper.compiler.program.presets import Preloaded
 from mapper.compiler.quantisation.exact import ExactLayers
 from mapper.compiler.quantisation.losses import LayerLoss, layer_losses
-from mapper.compiler.quantisation.ranges_file import RangesFile
+from mapper.compiler.quantisation.ranges import RangesFile
 from mapper.compiler.quantisation.rest import is_in_part
 from mapper.compiler.quantisation.score import Limits
 from mapper.compiler.quantisation.verify import Verified, request_of, verified
-from mapper.compiler.requirements import require_core
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.stages import stage
 from mapper.compiler.tiling.packing import PackingCycles, packing_cost
 from mapper.compiler.transforms.base import Context
 from mapper.compiler.transforms.constants import CONSTANTS
-from mapper.compiler.transforms.registry import (
-    optimise_quantised,
-)
+from mapper.compiler.transforms.registry import optimise_quantised
 from mapper.errors import MapperError
 from storage.samples import SampleArrays
 
@@ -75,8 +73,7 @@ def _compiled(
     model: Model, shape: NpuShape, samples: SampleArrays | RangesFile | None,
     settings: CompileSettings, test: SampleArrays | None, chip: Chip,
 ) -> Compiled:  # fmt: skip
-    log: list[str] = []
-    notes: list[str] = []
+    log = CompileLog()
     graphs: dict[str, Graph] = {}
     found: Verified | None = None
     losses: list[LayerLoss] = []
@@ -84,15 +81,15 @@ def _compiled(
         with stage("read"):
             graph = built(model, settings.keep, CONSTANTS.name not in settings.off)
         with stage("optimise"):
-            notes += graph.notes
-            log += optimise_quantised(graph, settings.off, Context(shape))
+            log.notes += graph.notes
+            optimise_quantised(graph, settings.off, Context(shape, log=log))
     else:
-        found, losses = _quantised(model, (shape, chip), samples, settings, test, log, notes)
+        found, losses = _quantised(model, (shape, chip), samples, settings, test, log)
         graphs["float"], graph = found.best.source, found.best.graph
     graphs["integer"] = graph
     job = job_of(graph, shape, settings, chip, log)
     partition = job.partition
-    made = _on_cores(job, chip, log, notes)
+    made = _on_cores(job, chip, log)
     with stage("host memory"):
         regions = {
             tensor: region
@@ -117,19 +114,19 @@ def _compiled(
         found,
         losses,
         graphs,
-        log + notes,
-        list(dict.fromkeys(notes)),
+        log.lines + log.notes,
+        list(dict.fromkeys(log.notes)),
         [] if found is None else found.missed(Limits(settings.max_loss, settings.min_signal)),
     )
 
 
-def _on_cores(job: CompileJob, chip: Chip, log: list[str], notes: list[str]) -> Made:
+def _on_cores(job: CompileJob, chip: Chip, log: CompileLog) -> Made:
     """Return programs for all cores, or for one core if only one is allowed or possible."""
     if not runs_on_one(job, chip):
         return spread(job, chip, log)
     places = usable_places(chip)
     if len(places) > 1 and job.settings.cores != 1:
-        notes.append(f"the model runs on one core: {refusal(job)}")
+        log.notes.append(f"the model runs on one core: {refusal(job)}")
     return on_one_core(job, places[0], log)
 
 
@@ -141,11 +138,11 @@ def _packing(code: CoreCode, macros: list[Macro], shape: NpuShape, chunk: int) -
 
 def _quantised(
     model: Model, where: tuple[NpuShape, Chip], samples: SampleArrays | RangesFile,
-    settings: CompileSettings, test: SampleArrays | None, log: list[str], notes: list[str],
+    settings: CompileSettings, test: SampleArrays | None, log: CompileLog,
 ) -> tuple[Verified, list[LayerLoss]]:  # fmt: skip
     """Quantise a floating-point model; return the loss of each layer if there are samples.
 
-    where : the core, and the chip; log, notes : extended
+    where : the core, and the chip; log : extended
     Raises `DoesNotFitError` before calibration if maps fit no core.
     """
     shape, chip = where
@@ -153,11 +150,9 @@ def _quantised(
     beside = None if test is None else dataset(model, test)
 
     def source_of(kept: Collection[str]) -> Graph:
-        source, told = optimised(model, kept, settings.off, shape)
+        source = optimised(model, kept, settings.off, Context(shape, log=log))
         require_room(source, shape, settings, chip)
-        log.extend(told)
-        notes.extend(source.notes)
-        notes.extend(ExactLayers(source).notes())
+        log.notes += source.notes + ExactLayers(source).notes()
         return source
 
     found = verified(
@@ -165,15 +160,15 @@ def _quantised(
         Limits(settings.max_loss, settings.min_signal), beside,
     )  # fmt: skip
     best, losses = found.best, []
-    notes += best.notes + left_out(found, calibration, settings)
+    log.notes += best.notes + left_out(found, calibration, settings)
     seen = beside if isinstance(calibration, RangesFile) else calibration
     if seen is not None and not is_in_part(best.source):
         with stage("verify"):
             losses = layer_losses(best.source, best.graph, best.stored, seen.of(best.source))
     if found.frames:
         whose = "of --verify" if test is not None else "of those that ranges were measured with"
-        log.append(f"verified with {found.frames:,} samples {whose}")
-    log += [
+        log.add(f"verified with {found.frames:,} samples {whose}")
+    log.lines += [
         f"{one.layer.conv.label}: largest mean error of a channel {one.before:.3g} -> "
         f"{one.after:.3g} steps"
         for one in best.corrections

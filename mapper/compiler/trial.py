@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.builder import Choices
 from mapper.compiler.codegen.placement import plan_weights
 from mapper.compiler.codegen.program import CoreTarget, emitted, memory_sizes
-from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.graph import Graph, part_of
 from mapper.compiler.ir.node import Node
-from mapper.compiler.ir.parts import part_of
 from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.log import CompileLog
 from mapper.compiler.memory.planner import PlannedMaps, memory_use, plan_memory
 from mapper.compiler.memory.regions import lanes_of, share
 from mapper.compiler.partition.functions import divide
@@ -28,12 +29,13 @@ from mapper.errors import MapperError
 
 def context_of(
     shape: NpuShape, choices: Choices, reuse: bool, few_channels: FewChannels = "auto",
-    cores: int = 1,
+    cores: int = 1, log: CompileLog | None = None,
 ) -> Context:  # fmt: skip
     """Return the context of passes.
 
     reuse : whether maps with disjoint lifetimes share memory; few_channels : where windows of
         layers of few channels are built; cores : number of cores that share the layers
+    log : extended by the passes
     """
 
     def fits(graph: Graph) -> bool:
@@ -41,7 +43,7 @@ def context_of(
         return not most or memory_needed(graph, shape, reuse) <= most
 
     trial = trial_of(shape, replace(choices, first_tile=None))
-    return Context(shape, trial, fits, few_channels, cores=cores)
+    return Context(shape, trial, fits, few_channels, cores=cores, log=log or CompileLog())
 
 
 def trial_of(shape: NpuShape, choices: Choices) -> Trial:
@@ -54,29 +56,25 @@ def taken(
 ) -> Taken | None:
     """Return the cost of nodes as a program, by its timeline; the nodes are unchanged."""
     part = part_of(nodes, results)
-    kept = [(tensor, tensor.stored, tensor.address) for tensor in part.tensors()]
-    try:
+    # usually a memory limit: changes that cannot be tried are not applied
+    with part.unchanged(), suppress(MapperError):
         context = Context(shape)
         sweep(POOL_FIRST, part, context)
-        places, _ = share(part, lanes_of(shape))
+        places = share(part, lanes_of(shape), context.log)
         partition = divide(part, fuse(part, context=context))
         stored = PlannedMaps(partition.macros, partition.written(), partition.read(), places)
         regions = plan_memory(stored, shape.columns, 0)
         weights = plan_weights(partition.macros, shape, "optimal")
         functions = [(one.first, one.stop) for one in partition.functions]
         core = CoreTarget.alone(shape, regions, weights)
-        made = emitted(partition.macros, functions, core, choices, [])
+        made = emitted(partition.macros, functions, core, choices, context.log)
         emitter, ends = made.emitter, made.ends
         used = max(memory_use(regions).used, emitter.area.stop, shape.map_vectors)
         program = with_tokens(emitter.steps, memory_sizes(shape, used))
         before = Preloaded.of(emitter.tables, made.preset)
         cycles = timeline_of_functions(program, partition.spans(ends), shape, before).cycles
         return Taken(cycles, shape.columns * sum(map(_vectors, emitter.steps)))
-    except MapperError:  # usually a memory limit: changes that cannot be tried are not applied
-        return None
-    finally:
-        for tensor, is_stored, address in kept:
-            tensor.stored, tensor.address = is_stored, address
+    return None
 
 
 def memory_needed(graph: Graph, shape: NpuShape, reuse: bool) -> int:
@@ -86,15 +84,11 @@ def memory_needed(graph: Graph, shape: NpuShape, reuse: bool) -> int:
     """
     whole = part_of(graph.nodes, [])
     whole.inputs, whole.outputs = graph.inputs, graph.outputs
-    kept = [(tensor, tensor.stored, tensor.address) for tensor in graph.tensors()]
-    try:
-        places, _ = share(whole, {"int8": 1, "bits": 1})
+    with graph.unchanged():
+        places = share(whole, {"int8": 1, "bits": 1}, CompileLog())
         partition = divide(whole, fuse(whole))
         stored = PlannedMaps(partition.macros, partition.written(), partition.read(), places)
         return memory_use(plan_memory(stored, shape.columns, 0, reuse)).used
-    finally:
-        for tensor, is_stored, address in kept:
-            tensor.stored, tensor.address = is_stored, address
 
 
 def _vectors(step: Step) -> int:

@@ -17,12 +17,12 @@ def verified_passes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Verify the graph after every pass."""
     plain = registry.sweep
 
-    def sweep(one: Pass, graph: Graph, context: Context) -> list[str]:
+    def sweep(one: Pass, graph: Graph, context: Context) -> bool:
         before = faults(graph)
-        told = plain(one, graph, context)
+        changed = plain(one, graph, context)
         found = faults(graph)
         assert not found, f"after {one.name}: {found}; before it: {before}"
-        return told
+        return changed
 
     monkeypatch.setattr(registry, "sweep", sweep)
     yield

@@ -43,7 +43,7 @@ from mapper.compiler.ir.node import (
 from mapper.compiler.ir.requantisation import AddFactors, Multiplier, Requantisation
 from mapper.compiler.ir.tensor import BITS, Pad, Tensor
 from mapper.compiler.ir.text import _KINDS
-from mapper.compiler.ir.verifier import _SHAPES, STORED
+from mapper.compiler.ir.verifier import STORED, shapes_of
 from mapper.compiler.numerics.formulas import multiplier
 from storage.formats.layers.onnxgraph import OnnxNode
 from tests.compiler.graph_constants import (
@@ -201,9 +201,9 @@ def _inferred(operator: Operator, inputs: list[Tensor], shape: tuple[int, ...] =
         return Tensor("", shape)
     data = inputs[0]
     made = Tensor("", shape or data.shape, data.type, data.scale, data.zero_point)
-    check = None if isinstance(operator, Slice) else _SHAPES.get(type(operator))
-    if check is not None:
-        made.shape = check(Node(operator, inputs, [made], ()), operator)[0]
+    node = Node(operator, inputs, [made], ())
+    if shapes := [] if isinstance(operator, Slice) else shapes_of(node):
+        made.shape = shapes[0]
         if not made.shape:
             raise GraphTextError("the shapes of its inputs do not fit")
     new: Any = {Requantise: "int8", Threshold: "bits", Quantise: "int8", Dequantise: "float32"}

@@ -20,7 +20,7 @@ from mapper.compiler.artifacts.judge.cut import CutModel
 from mapper.compiler.artifacts.judge.folders import judged
 from mapper.compiler.artifacts.manifest import read_folder
 from mapper.compiler.artifacts.simulate import Machine, simulate
-from mapper.compiler.numerics.levels import bipolar, quant, trunc
+from mapper.compiler.numerics.binary import bipolar, quant, trunc
 from storage.formats.layers.onnxruns import model_of_node
 from tests.compiler.models import onnx_model
 from tests.compiler.right_values import RANDOM, Case, compiled, node, pointwise, rounded

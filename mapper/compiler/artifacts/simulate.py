@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from chipsim.npu.execute import Frame, NpuChip, run_frames
 from chipsim.npu.records import STREAMS, Program
 from mapper.compiler.artifacts.manifest import CompiledFolder, as_damage, program_file
-from mapper.compiler.ir.node import Concat, Host
+from mapper.compiler.ir.node import Concat
 from mapper.compiler.memory.layouts import in_planes
 from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, blocks_of
 from mapper.compiler.numerics.binary import packed, unpacked
@@ -26,8 +26,6 @@ Maps = dict[str, NDArray[np.int64]]
 Map = dict[str, Any]
 """A stored map, or a part of one, as in the manifest: name, core, address, shape."""
 FRAMES_AT_ONCE = 64
-ON_CORES = {kind: rule for kind, rule in INTEGER.items() if kind is not Host}
-"""Reference implementation of core operators; host results are inputs."""
 
 
 class Compared(NamedTuple):
@@ -304,7 +302,7 @@ def _differences(machine: Machine, cores: FrameCores) -> list[int]:
     tensors |= {tensor.name: tensor for node in graph.nodes for tensor in node.outputs}
     feeds = {tensors[name]: maps for name, maps in cores.written.items()}
     names = [layer["map"] for layer in machine.layers]
-    wanted = run_graph(graph, feeds, ON_CORES, [tensors[name] for name in names])
+    wanted = run_graph(graph, feeds, INTEGER, [tensors[name] for name in names])
     return [
         int(((cores.seen[name] != wanted[tensors[name]]) & machine.covered(name)).sum())
         for name in names

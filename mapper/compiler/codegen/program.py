@@ -20,6 +20,7 @@ from mapper.compiler.codegen.macros.encode import Layers
 from mapper.compiler.codegen.macros.file import MACROS, pack_layers, unpack_layers
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.log import CompileLog
 from mapper.compiler.memory.planner import Region, memory_use
 from mapper.compiler.program.links import (
     NO_LINKS,
@@ -126,7 +127,7 @@ def linked_cores(
 
 def emitted(
     macros: list[Macro], functions: list[tuple[int, int]], core: CoreTarget, options: Choices,
-    log: list[str],
+    log: CompileLog,
 ) -> Emitted:  # fmt: skip
     """Return the steps of a core for all functions, each given by its first macro node and end.
 
@@ -141,7 +142,7 @@ def emitted(
         except DoesNotFitError as error:
             if way == ways[-1]:
                 raise
-            log.append(f"--dual {way} not used: {error}")
+            log.add(f"--dual {way} not used: {error}")
     raise AssertionError
 
 

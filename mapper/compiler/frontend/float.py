@@ -18,20 +18,11 @@ from mapper.compiler.frontend.layout import (
     transpose,
     upsample,
 )
-from mapper.compiler.frontend.onnx import Handler, Reader, Value, is_map
+from mapper.compiler.frontend.onnx import Handler, Made, Reader, is_map
 from mapper.compiler.frontend.qonnx import QONNX
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import CHANNELS_FIRST, View
-from mapper.compiler.ir.node import (
-    Activation,
-    Add,
-    Affine,
-    Conv,
-    Dense,
-    Node,
-    Pool,
-    Sign,
-    Window,
-)
+from mapper.compiler.ir.node import Node, Window
 from mapper.compiler.ir.tensor import Pad, Tensor
 from mapper.compiler.numerics.windows import pixels
 from mapper.errors import MapperError
@@ -82,17 +73,14 @@ def require_numbers(name: str, given: Any, count: int, least: int) -> tuple[int,
     return found
 
 
-def conv(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+def conv(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     data, weights, bias = inputs[0], inputs[1], inputs[2] if len(inputs) > 2 else None
     if not isinstance(weights, np.ndarray) or isinstance(bias, View):
-        reader.why = "its kernel is not constant: export with constant folding"
-        return None
+        return "its kernel is not constant: export with constant folding"
     if not is_map(data):
-        reader.why = "its map does not have its channels on axis 1"
-        return None
+        return "its map does not have its channels on axis 1"
     if weights.ndim not in (3, 4):
-        reader.why = f"its kernels have {weights.ndim - 2} axes; cores take 1 or 2"
-        return None
+        return f"its kernels have {weights.ndim - 2} axes; cores take 1 or 2"
     if weights.ndim != len(data.shape):
         raise MapperError(
             f"its map has {len(data.shape)} axes, its kernels {weights.ndim}; use the same "
@@ -116,7 +104,7 @@ def conv(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
         raise MapperError(f"its bias has shape {bias.shape}, it has {outputs} kernels")
     axes = 2 if len(data.shape) == 4 else 1
     size = weights.shape[2], weights.shape[3]
-    how = Conv(window(node, size, tensor.shape, axes), groups)
+    how = op.Conv(window(node, size, tensor.shape, axes), groups)
     rows, columns = how.window.results(tensor.height, tensor.width)
     constants = [reader.constant(node, "weights", weights.transpose(0, 2, 3, 1).astype(np.float32))]
     if bias is not None:
@@ -125,16 +113,12 @@ def conv(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     return reader.add(how, [tensor, *constants], node, shape)
 
 
-def dense(
-    reader: Reader, node: OnnxNode, data: Any, weights: Any, bias: Any = None
-) -> Value | None:
+def dense(reader: Reader, node: OnnxNode, data: Any, weights: Any, bias: Any = None) -> Made:
     """Add a layer data[1, inputs] @ weights[inputs, outputs] + bias."""
     if not isinstance(data, View) or not isinstance(weights, np.ndarray) or isinstance(bias, View):
-        reader.why = "its weights are not constant: export with constant folding"
-        return None
+        return "its weights are not constant: export with constant folding"
     if len(data.shape) != 2 or data.shape[0] != 1 or weights.ndim != 2:
-        reader.why = "it is not a product of one vector and a matrix"
-        return None
+        return "it is not a product of one vector and a matrix"
     if data.shape[1] != weights.shape[0]:
         raise MapperError(f"takes {data.shape[1]} values, its weights have {weights.shape[0]}")
     outputs = weights.shape[1]
@@ -149,14 +133,13 @@ def dense(
     constants = [reader.constant(node, "weights", np.ascontiguousarray(kernels, np.float32))]
     if bias is not None:
         constants.append(reader.constant(node, "bias", bias))
-    return reader.add(Dense(), [data.tensor, *constants], node, (1, outputs))
+    return reader.add(op.Dense(), [data.tensor, *constants], node, (1, outputs))
 
 
-def gemm(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+def gemm(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     data, weights, bias = inputs[0], inputs[1], inputs[2] if len(inputs) > 2 else None
     if node.flag("transA") or not isinstance(weights, np.ndarray):
-        reader.why = "its weights are not constant: export with constant folding"
-        return None
+        return "its weights are not constant: export with constant folding"
     if node.flag("transB"):
         weights = weights.T
     if isinstance(bias, np.ndarray):
@@ -164,7 +147,7 @@ def gemm(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     return dense(reader, node, data, weights * np.float32(node.number("alpha", 1.0)), bias)
 
 
-def matmul(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+def matmul(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     return dense(reader, node, *inputs)
 
 
@@ -182,31 +165,27 @@ def per_channel(data: View, constant: NDArray[Any]) -> NDArray[np.float32] | Non
     return constant.reshape(channels).astype(np.float32)
 
 
-def arithmetic(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+def arithmetic(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     """Read Add, Sub, Mul, Div of two maps or of a map and a constant."""
     a, b = inputs
     if isinstance(a, View) and isinstance(b, View):
         if node.kind not in ("Add", "Sub"):
-            reader.why = f"cores add maps; they have no {node.kind} of two maps"
-            return None
+            return f"cores add maps; they have no {node.kind} of two maps"
         if (a.order, a.shape, a.tensor.shape) != (b.order, b.shape, b.tensor.shape):
-            reader.why = f"it adds maps of different shapes, {a.shape} and {b.shape}"
-            return None
+            return f"it adds maps of different shapes, {a.shape} and {b.shape}"
         if node.kind == "Sub":
             ones = np.ones(b.tensor.channels, np.float32)
             b = affine(reader, node, b, -ones, np.zeros_like(ones))
             b.tensor.name += ".negative"
-        return reader.like(Add(), [a.tensor, b.tensor], node, a)
+        return reader.like(op.Add(), [a.tensor, b.tensor], node, a)
     data, constant = (a, b) if isinstance(a, View) else (b, a)
     turned = data is b
     numbers = per_channel(data, constant)
     if numbers is None:
-        reader.why = "its constant varies within a channel"
-        return None
+        return "its constant varies within a channel"
     one, zero = np.ones_like(numbers), np.zeros_like(numbers)
     if node.kind == "Div" and (turned or not numbers.all()):
-        reader.why = "it divides by a map, or by zero"
-        return None
+        return "it divides by a map, or by zero"
     divisor = np.where(numbers == 0, one, numbers)
     changes: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {
         "Add": (one, numbers),
@@ -217,19 +196,17 @@ def arithmetic(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | Non
     return affine(reader, node, data, *changes[node.kind])
 
 
-def summed(reader: Reader, node: OnnxNode, inputs: list[Any]) -> View | None:
+def summed(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     """Read Sum of several maps of one shape as consecutive additions."""
     views = [one for one in inputs if isinstance(one, View)]
     first = views[0]
     if len(views) < len(inputs):
-        reader.why = "it adds constants to maps: export with constant folding"
-        return None
+        return "it adds constants to maps: export with constant folding"
     if any((one.order, one.shape, one.tensor.shape) != (first.order, first.shape,
            first.tensor.shape) for one in views):  # fmt: skip
-        reader.why = "it adds maps of different shapes"
-        return None
+        return "it adds maps of different shapes"
     for number, other in enumerate(views[1:], 1):
-        first = reader.like(Add(), [first.tensor, other.tensor], node, first)
+        first = reader.like(op.Add(), [first.tensor, other.tensor], node, first)
         if number < len(views) - 1:
             first.tensor.name += f".{number}"
     return first
@@ -242,17 +219,16 @@ def affine(
         reader.constant(node, "factor", factor),
         reader.constant(node, "offset", offset),
     ]
-    return reader.like(Affine(), [data.tensor, *constants], node, data)
+    return reader.like(op.Affine(), [data.tensor, *constants], node, data)
 
 
-def normalisation(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+def normalisation(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     """Read BatchNormalization with its running mean and variance."""
     if node.flag("training_mode"):
         raise MapperError("is in training mode; export the model for inference")
     data, *constants = inputs
     if not is_map(data) or not all(isinstance(value, np.ndarray) for value in constants[:4]):
-        reader.why = "its parameters are not constant"
-        return None
+        return "its parameters are not constant"
     if any(value.shape != (data.tensor.channels,) for value in constants[:4]):
         raise MapperError(f"its parameters are not {data.tensor.channels} numbers each")
     gamma, beta, mean, variance = (value.astype(np.float64) for value in constants[:4])
@@ -260,7 +236,7 @@ def normalisation(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | 
     return affine(reader, node, data, factor, beta - mean * factor)
 
 
-def image_scaler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+def image_scaler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     """Read ImageScaler of early ONNX models: one factor, and an offset per channel."""
     data = inputs[0]
     offset = np.asarray(node.attributes.get("bias", ()), np.float32)
@@ -269,42 +245,39 @@ def image_scaler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | N
     return affine(reader, node, data, np.full_like(offset, node.number("scale", 1.0)), offset)
 
 
-def activation(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+def activation(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     data, *rest = inputs
     if node.kind == "Relu":
-        return reader.like(Activation(low=0.0), [data.tensor], node, data)
+        return reader.like(op.Activation(low=0.0), [data.tensor], node, data)
     if node.kind == "LeakyRelu":
         slope = node.number("alpha", 0.01)
-        return reader.like(Activation(slope=slope), [data.tensor], node, data)
+        return reader.like(op.Activation(slope=slope), [data.tensor], node, data)
     if node.kind == "PRelu":
         slopes = per_channel(data, rest[0]) if isinstance(rest[0], np.ndarray) else None
         if slopes is None:
-            reader.why = "its slopes are not constant, or vary within a channel"
-            return None
+            return "its slopes are not constant, or vary within a channel"
         constant = reader.constant(node, "slopes", slopes)
-        return reader.like(Activation(), [data.tensor, constant], node, data)
+        return reader.like(op.Activation(), [data.tensor, constant], node, data)
     bounds = [node.attributes.get("min"), node.attributes.get("max")]
     for at, value in enumerate(rest[:2]):
         if isinstance(value, View):
-            reader.why = "its bounds are not constant"
-            return None
+            return "its bounds are not constant"
         bounds[at] = bounds[at] if value is None else value
     low = float("-inf") if bounds[0] is None else float(np.asarray(bounds[0]).reshape(()))
     high = float("inf") if bounds[1] is None else float(np.asarray(bounds[1]).reshape(()))
     if not low < high:
         raise MapperError(f"min ({low:g}) is not less than max ({high:g})")
-    return reader.like(Activation(slope=1.0, low=low, high=high), [data.tensor], node, data)
+    return reader.like(op.Activation(slope=1.0, low=low, high=high), [data.tensor], node, data)
 
 
-def pool(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+def pool(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     data = inputs[0]
     if not is_map(data) or len(node.proto.output) > 1:
-        reader.why = "its map does not have its channels on axis 1, or it returns indices"
-        return None
+        return "its map does not have its channels on axis 1, or it returns indices"
     kind: Literal["max", "average"] = "max" if "Max" in node.kind else "average"
     tensor = data.tensor
     if node.kind.startswith("Global"):
-        how = Pool(kind, Window((tensor.height, tensor.width)))
+        how = op.Pool(kind, Window((tensor.height, tensor.width)))
         return reader.add(how, [tensor], node, (1, tensor.channels, 1, 1)[: len(data.shape)])
     axes = len(data.shape) - 2
     if axes not in (1, 2):
@@ -323,37 +296,33 @@ def pool(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
         right = (columns - 1) * found.stride[1] + reach[1] - edges[1]
         more = (bottom > found.pad.bottom, right > found.pad.right)
         if kind == "average" and node.flag("count_include_pad") and any(more):
-            reader.why = "its windows extend past the padding, which its mean counts"
-            return None
+            return "its windows extend past the padding, which its mean counts"
         pad = found.pad._replace(bottom=max(0, bottom), right=max(0, right))
         found = Window(found.size, found.stride, pad, found.dilation)
     counted = node.flag("count_include_pad")
     if kind == "average" and not counted:
         count = pixels(tensor.height, tensor.width, found)
         if count.min() == 0:
-            reader.why = "an averaging window contains no pixel of the map"
-            return None
-    how = Pool(kind, found, counted)
+            return "an averaging window contains no pixel of the map"
+    how = op.Pool(kind, found, counted)
     shape = (1, tensor.channels, rows, columns)
     return reader.add(how, [tensor], node, shape if len(data.shape) == 4 else (*shape[:2], columns))
 
 
-def mean(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+def mean(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     """Read ReduceMean over the rows and columns of a map, in any axis order."""
     data = inputs[0]
     axes = inputs[1] if len(inputs) > 1 else node.attributes.get("axes")
     seen = isinstance(data, View) and (data.aligned or data.shape == data.ordered)
     if not seen or axes is None or isinstance(axes, View):
-        reader.why = "it is not a mean over rows and columns of a map"
-        return None
+        return "it is not a mean over rows and columns of a map"
     count = len(data.shape)
     taken = {int(axis) % count for axis in axes}
     rows_and_columns = {axis for axis in range(count) if data.order[axis] in (1, 2)}
     if count < 3 or taken != rows_and_columns:
-        reader.why = "it is not a mean over rows and columns of a map"
-        return None
+        return "it is not a mean over rows and columns of a map"
     tensor = data.tensor
-    operator = Pool("average", Window((tensor.height, tensor.width)))
+    operator = op.Pool("average", Window((tensor.height, tensor.width)))
     made = Tensor(str(node.proto.output[0]), (1, 1, 1, tensor.channels))
     reader.graph.nodes.append(Node(operator, [tensor], [made], (node.name,)))
     if node.flag("keepdims", 1):
@@ -362,10 +331,10 @@ def mean(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     return View(made, CHANNELS_FIRST, (1, tensor.channels))
 
 
-def sign(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+def sign(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     """Add a Sign node: results are +1 or -1; zero, which ONNX keeps as 0, becomes +1 in one bit."""
     data: View = inputs[0]
-    return reader.like(Sign(), [data.tensor], node, data)
+    return reader.like(op.Sign(), [data.tensor], node, data)
 
 
 FLOAT: dict[str, Handler] = {

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.frontend.onnx import Reader, Value, is_map
+from mapper.compiler.frontend.onnx import Made, Reader, is_map
 from mapper.compiler.ir.graph import CHANNELS_FIRST, View
 from mapper.compiler.ir.node import Concat, Conv, PadMap, Slice, Upsample, Window
 from mapper.compiler.ir.node import Node as GraphNode
-from mapper.compiler.ir.tensor import Pad, Tensor
+from mapper.compiler.ir.tensor import Pad, Tensor, constant
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import OnnxNode
 
@@ -19,41 +19,37 @@ from storage.formats.layers.onnxgraph import OnnxNode
 def shuffle_weights(order: NDArray[np.int64]) -> Tensor:
     """Return 1x1 kernels that permute channels."""
     weights = np.eye(len(order), dtype=np.float32)[order].reshape(len(order), 1, 1, -1)
-    return Tensor("shuffle", weights.shape, value=weights)
+    return constant("shuffle", weights)
 
 
-def concat(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+def concat(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     first = inputs[0]
     if not all(is_map(value) and len(value.shape) == len(first.shape) for value in inputs):
-        reader.why = "it joins constants, or maps without their channels on axis 1"
-        return None
+        return "it joins constants, or maps without their channels on axis 1"
     axis = int(node.attributes.get("axis", 1)) % len(first.shape)
     if axis == 0:
-        reader.why = "it joins frames"
-        return None
+        return "it joins frames"
     shape = list(first.shape)
     shape[axis] = sum(value.shape[axis] for value in inputs)
     for value in inputs:
-        if [n for a, n in enumerate(value.shape) if a != axis] != [
-            n for a, n in enumerate(shape) if a != axis
-        ]:
+        if any(
+            a != b for at, (a, b) in enumerate(zip(value.shape, shape, strict=True)) if at != axis
+        ):
             raise MapperError(f"shapes {first.shape} and {value.shape} do not match")
     operator = Concat(CHANNELS_FIRST[_onnx_axis(axis, first.shape)])
     return reader.add(operator, [value.tensor for value in inputs], node, shape)
 
 
-def split(reader: Reader, node: OnnxNode, inputs: list[Any]) -> list[Value] | None:
+def split(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     """Read Split: one part of the map per result."""
     data = inputs[0]
     if not is_map(data):
-        reader.why = "it splits a value without its channels on axis 1"
-        return None
+        return "it splits a value without its channels on axis 1"
     axis = int(node.attributes.get("axis", 0)) % len(data.shape)
     sizes = list(node.attributes.get("split", ()))
     if len(inputs) > 1 and inputs[1] is not None:
         if not isinstance(inputs[1], np.ndarray):
-            reader.why = "the sizes of its parts are not constant"
-            return None
+            return "the sizes of its parts are not constant"
         sizes = [int(size) for size in inputs[1]]
     names = list(node.proto.output)
     if not sizes:
@@ -64,8 +60,7 @@ def split(reader: Reader, node: OnnxNode, inputs: list[Any]) -> list[Value] | No
             f"parts of {sizes} do not add up to the {data.shape[axis]} of axis {axis}"
         )
     if axis == 0:
-        reader.why = "it splits frames"
-        return None
+        return "it splits frames"
     begins = np.cumsum([0, *sizes]).tolist()
     return [
         _part(reader, node, data, (axis, begin, size), name)
@@ -73,25 +68,22 @@ def split(reader: Reader, node: OnnxNode, inputs: list[Any]) -> list[Value] | No
     ]
 
 
-def cut(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+def cut(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     """Read Slice of consecutive pixels or channels on one axis."""
     data, rest = inputs[0], inputs[1:]
     if not is_map(data) or any(isinstance(value, View) for value in rest):
-        reader.why = "it slices a value without its channels on axis 1, or at computed positions"
-        return None
+        return "it slices a value without its channels on axis 1, or at computed positions"
     probe = np.arange(np.prod(data.shape)).reshape(data.shape)
     made = reader.model.evaluate(node, [probe, *rest])[0]
     axes = [at for at in range(len(data.shape)) if made.shape[at] != data.shape[at]]
     if not axes and np.array_equal(made, probe):
         return data
     if len(axes) != 1 or axes[0] == 0 or not made.size:
-        reader.why = "it slices frames, several axes, or nothing"
-        return None
+        return "it slices frames, several axes, or nothing"
     axis, size = axes[0], made.shape[axes[0]]
     begin = int(made.flat[0]) // int(np.prod(data.shape[axis + 1 :])) % data.shape[axis]
     if not np.array_equal(made, probe.take(range(begin, begin + size), axis, mode="clip")):
-        reader.why = "it selects pixels or channels that are not contiguous"
-        return None
+        return "it selects pixels or channels that are not contiguous"
     return _part(reader, node, data, (axis, begin, size), str(node.proto.output[0]))
 
 
@@ -112,33 +104,27 @@ def _onnx_axis(axis: int, shape: tuple[int, ...]) -> int:
     return axis if len(shape) == 4 or axis == 1 else 3
 
 
-def pad(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+def pad(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     data = inputs[0]
     if node.attributes.get("mode", b"constant") != b"constant":
-        reader.why = "cores pad with a constant"
-        return None
+        return "cores pad with a constant"
     pads: list[int] = list(node.attributes.get("pads", node.attributes.get("paddings", ())))
     value = node.number("value", 0.0)
     if len(inputs) > 1:
         if not isinstance(inputs[1], np.ndarray):
-            reader.why = "its pads are not constant"
-            return None
+            return "its pads are not constant"
         pads = inputs[1].tolist()
         if len(inputs) > 2 and isinstance(inputs[2], View):
-            reader.why = "its padding value is not constant"
-            return None
+            return "its padding value is not constant"
         if len(inputs) > 2 and inputs[2] is not None:
             value = float(np.asarray(inputs[2]).reshape(()))
     if not is_map(data) or len(data.shape) != 4 or len(pads) != 8 or len(inputs) > 3:
-        reader.why = "it pads axes other than rows and columns of a map"
-        return None
+        return "it pads axes other than rows and columns of a map"
     before, after = pads[:4], pads[4:]
     if any((*before[:2], *after[:2])) or min(pads) < 0:
-        reader.why = "it pads frames or channels, or crops"
-        return None
+        return "it pads frames or channels, or crops"
     if value and not _before_pooling(reader, node):
-        reader.why = "cores pad with zeros"
-        return None
+        return "cores pad with zeros"
     around = Pad(before[2], after[2], before[3], after[3])
     shape = [n + a + b for n, a, b in zip(data.shape, before, after, strict=True)]
     return reader.add(PadMap(around, value), [data.tensor], node, shape)
@@ -151,45 +137,40 @@ def _before_pooling(reader: Reader, node: OnnxNode) -> bool:
     return users == ["MaxPool"] and reader.model.uses[name] == 1
 
 
-def upsample(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+def upsample(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     """Read Resize and Upsample: nearest neighbour, twice the size."""
     data = inputs[0]
     if not is_map(data) or len(data.shape) != 4:
-        reader.why = "it resizes axes other than rows and columns of a map"
-        return None
+        return "it resizes axes other than rows and columns of a map"
     mode = node.attributes.get("mode", b"nearest")
     made = reader.model.evaluate(node, [np.zeros(data.shape, np.float32), *inputs[1:]])[0]
     if mode != b"nearest" or made.shape != (*data.shape[:2], 2 * data.shape[2], 2 * data.shape[3]):
-        reader.why = "cores double the size by repeating pixels"
-        return None
+        return "cores double the size by repeating pixels"
     probe = np.arange(made.size // 4, dtype=np.float32).reshape(data.shape)
     copy = reader.model.evaluate(node, [probe, *inputs[1:]])[0]
     if not np.array_equal(copy, probe.repeat(2, 2).repeat(2, 3)):
-        reader.why = "it repeats pixels unevenly; cores repeat each one twice"
-        return None
+        return "it repeats pixels unevenly; cores repeat each one twice"
     return reader.add(Upsample(), [data.tensor], node, made.shape)
 
 
-def reshape(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+def reshape(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     """Read nodes that change only the shape of their first input."""
     data = inputs[0]
     if not isinstance(data, View) or any(isinstance(value, View) for value in inputs[1:]):
-        reader.why = "its shape is not constant"
-        return None
+        return "its shape is not constant"
     made = reader.model.evaluate(node, [np.zeros(data.shape, np.float32), *inputs[1:]])[0]
     if made.shape[0] != 1:
-        reader.why = f"its result has a batch axis of {made.shape[0]}"
-        return None
+        return f"its result has a batch axis of {made.shape[0]}"
     return data._replace(shape=made.shape)
 
 
-def sizes(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+def sizes(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     """Read Shape and Size, which are known at compile time."""
     (made,) = reader.model.evaluate(node, [np.zeros(inputs[0].shape, np.float32)])
     return made
 
 
-def transpose(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+def transpose(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     data = inputs[0]
     last = tuple(range(len(data.shape)))[::-1]
     perm = tuple(int(axis) for axis in node.attributes.get("perm", last))
@@ -205,8 +186,7 @@ def transpose(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None
         reader.graph.nodes.append(GraphNode(Conv(Window((1, 1))), inputs_, [tensor], (node.name,)))
         return View(tensor, shape=shape)
     if data.shape != data.ordered or perm[0] != 0:
-        reader.why = "it permutes the axes of a reshaped value"
-        return None
+        return "it permutes the axes of a reshaped value"
     return data._replace(order=tuple(data.order[axis] for axis in perm), shape=shape)
 
 
@@ -222,7 +202,7 @@ def _channel_order(data: View, perm: tuple[int, ...]) -> NDArray[np.int64] | Non
     return rows[:, 0] // pixels if moved and perm[0] == 0 else None
 
 
-def same(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+def same(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     """Read nodes that do not change values at inference."""
     value: View = inputs[0]
     training = inputs[2] if node.kind == "Dropout" and len(inputs) > 2 else None
@@ -232,6 +212,5 @@ def same(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     if node.kind == "Cast" and (
         kind.kind != "f" or int(node.attributes.get("to", 1)) not in (1, 10, 11)
     ):
-        reader.why = "it converts from or to numbers other than floating point"
-        return None
+        return "it converts from or to numbers other than floating point"
     return value

@@ -7,20 +7,17 @@ constants. Nodes that no core computes become host nodes.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mapper.compiler.ir.graph import CHANNELS_FIRST, Graph, View, four_axes
-from mapper.compiler.ir.node import ASKED, Host, Node, Operator
+from mapper.compiler.frontend.builder import Evaluator, GraphBuilder, Value
+from mapper.compiler.ir.graph import CHANNELS_FIRST, Graph, View
+from mapper.compiler.ir.node import ASKED, Node
 from mapper.compiler.ir.stored import Stored, stored_constant
-from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.numerics.hosted import session_of
 from mapper.errors import MapperError
 from mapper.monitoring.resources import default_memory
 from storage.errors import BadInputError
@@ -42,13 +39,10 @@ class ModelSource(NamedTuple):
 
 
 AS_IT_IS = ModelSource()
-Value = NDArray[Any] | View
-Evaluator = Callable[[OnnxNode, list[Any]], list[NDArray[Any]]]
-"""Evaluates a node of constants."""
-Made = Value | list[Value] | None
+Made = Value | list[Value] | str | None
 Handler = Callable[["Reader", OnnxNode, list[Any]], Made]
 """Adds graph nodes for an ONNX node and its inputs; returns one value per result, or the only
-value. None if the host computes it.
+value. If the host computes it, the reason, or None for the usual one.
 """
 
 NAMES_CLASSES = frozenset({"ZipMap"})
@@ -63,11 +57,10 @@ DRAWS = frozenset(
 OLDEST = 7  # oldest opset that is read
 SHARE = 4  # constants computed by nodes use at most 1/SHARE of the memory
 FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
-MOST_ELEMENTS = 1 << 27  # elements per map
 TRANSPOSED = (0, 3, 1, 2)  # permutation of a Transpose from channels last to channels first
 
 
-class Reader:
+class Reader(GraphBuilder):
     """Reader of one model: converts its nodes to a graph."""
 
     def __init__(
@@ -85,15 +78,15 @@ class Reader:
         """
         require_file(path)
         try:
-            self.model = Model(path, source.data, min(MOST_MADE, default_memory() // SHARE))
+            model = Model(path, source.data, min(MOST_MADE, default_memory() // SHARE))
         except BadInputError as error:
             raise MapperError(
                 str(error) if str(path) in str(error) else f"{path}: {error}"
             ) from error
+        super().__init__(model, evaluators)
         self._require_opset(path)
         self.path = path
         self.handlers = handlers
-        self.evaluators = dict(evaluators)
         self.keep = dict(keep) if isinstance(keep, Mapping) else dict.fromkeys(keep, ASKED)
         missing = self.keep.keys() - {node.name for node in self.model.nodes}
         if missing:
@@ -102,15 +95,11 @@ class Reader:
                 "use the names of its ONNX nodes"
             )
         self.of_integers = of_integers
-        self.graph = Graph()
         self.graph.notes += source.notes
         # signedness of an input that may be either
         self.signed, self.guessed = source.signed, False
-        self.values: dict[str, Value] = dict(self.model.constants)
         self.unread: set[str] = set()  # results of nodes that are left out
-        self.why = ""
         self.stored: dict[str, Stored] = {}  # dequantised constants by name
-        self.types: dict[str, np.dtype[Any]] = {}  # types of inputs and host results by name
 
     def _require_opset(self, path: Path) -> None:
         """Raise `MapperError` for old opsets, which broadcast constants by other rules."""
@@ -120,11 +109,6 @@ class Reader:
                 f"{path}: opset {min(versions)} is not supported; convert the model to opset "
                 f"{OLDEST} or later with onnx.version_converter"
             )
-
-    @property
-    def opsets(self) -> list[tuple[str, int]]:
-        """Domains and versions of the operators."""
-        return self.model.opsets
 
     def read(self) -> Graph:
         """Return the graph; raise `MapperError` that names file and node."""
@@ -194,58 +178,6 @@ class Reader:
         order = (0, 1, 2, 3) if last and users else CHANNELS_FIRST
         return self.view(name, shape, order)
 
-    def view(
-        self, name: str, shape: Sequence[int], order: tuple[int, ...] = CHANNELS_FIRST
-    ) -> View:
-        """Return a view of a new tensor for an ONNX value of a given shape; missing axes are 1."""
-        shape = tuple(int(size) for size in shape)
-        if 0 in shape:
-            raise MapperError(f"{name!r} has shape {shape}: no elements; nothing to compute")
-        if not 1 <= len(shape) <= 4:
-            raise MapperError(f"{name!r} has {len(shape)} axes; cores take 1 to 4")
-        _require_size(name, shape)
-        map_shape = [0, 0, 0, 0]
-        for axis, size in zip(order, four_axes(shape), strict=True):
-            map_shape[axis] = size
-        return View(Tensor(name, tuple(map_shape)), order, shape)
-
-    def _host_view(self, name: str, shape: Sequence[int], inputs: list[Any]) -> View:
-        """Return a view of a host result with any number of axes, in the order of an input of that
-        shape.
-        """
-        like = next((one for one in inputs if isinstance(one, View) and one.shape == shape), None)
-        if like is not None and like.whole and len(shape) == 4:
-            return self.view(name, shape, like.order)
-        if 1 <= len(shape) <= 4 and shape[0] == 1:
-            return self.view(name, shape)
-        _require_size(name, shape)
-        tensor = Tensor(name, (1, 1, 1, math.prod(shape)))
-        return View(tensor, CHANNELS_FIRST, tuple(int(size) for size in shape))
-
-    def add(
-        self, operator: Operator, inputs: Sequence[Tensor], node: OnnxNode, shape: Sequence[int]
-    ) -> View:
-        """Add a graph node for an ONNX node whose value has the given ONNX shape."""
-        made = self.view(str(node.proto.output[0]), shape)
-        self.graph.nodes.append(Node(operator, list(inputs), [made.tensor], (node.name,)))
-        return made
-
-    def like(
-        self, operator: Operator, inputs: Sequence[Tensor], node: OnnxNode, view: View
-    ) -> View:
-        """Add an elementwise node: the result has the shape and axis order of a view."""
-        tensor = Tensor(str(node.proto.output[0]), view.tensor.shape)
-        self.graph.nodes.append(Node(operator, list(inputs), [tensor], (node.name,)))
-        return view._replace(tensor=tensor)
-
-    def constant(self, node: OnnxNode, role: str, value: NDArray[Any]) -> Tensor:
-        """Return a constant of a node; raise `MapperError` if it contains NaN or infinity."""
-        if not np.isfinite(value).all():
-            raise MapperError(
-                f"NaN or infinite numbers in its {role}; train or export the model again"
-            )
-        return Tensor(f"{node.name}.{role}", value.shape, value=value)
-
     def _take(self, node: OnnxNode) -> None:
         names = list(node.proto.input)
         missing = [name for name in names if name and name not in self.values]
@@ -283,7 +215,8 @@ class Reader:
         if node.kind in NAMES_CLASSES:
             self.graph.left_out.append(node.name)
             self.unread |= set(node.proto.output)
-        elif made_here is None:
+        elif made_here is None or isinstance(made_here, str):
+            self.why = made_here or self.why
             self._host(node, inputs)
         else:
             results = made_here if isinstance(made_here, list) else [made_here]
@@ -312,41 +245,6 @@ class Reader:
             )
         self.values |= zip(node.proto.output, made, strict=False)
 
-    def _evaluate(self, node: OnnxNode, inputs: list[Any], kept: bool = False) -> list[Any]:
-        """Evaluate a node of constants, by ONNX or by an evaluator of an added operator."""
-        evaluator = self.evaluators.get(node.kind)
-        if evaluator is not None:
-            return list(evaluator(node, inputs))
-        return self.model.evaluate(node, inputs, kept)
-
-    def host(
-        self, kind: str, node: OnnxNode, inputs: list[Any], attributes: dict[str, Any],
-        role: str = "real",
-    ) -> View:  # fmt: skip
-        """Add a host node with an ONNX operator in place of a node or a part of it; return its
-        value.
-
-        role : suffix of its name
-        """
-        from onnx import helper
-
-        made = f"{node.proto.output[0]}.{role}"
-        names: list[str] = []
-        for at, one in enumerate(inputs):
-            name = one.tensor.name if isinstance(one, View) else f"{node.name}.{role}.{at}"
-            # several views of one tensor also need distinct names
-            names.append("" if one is None else f"{name}.{at}" if name in names else name)
-        proto = helper.make_node(kind, names, [made], node.name, **attributes)
-        self._host(OnnxNode(proto, attributes), inputs)
-        found = self.values[made]
-        assert isinstance(found, View)
-        return found
-
-    def host_parts(self, node: OnnxNode, inputs: list[Any]) -> list[Value]:
-        """All results of a node that the host computes."""
-        self._host(node, inputs)
-        return [self.values[str(name)] for name in node.proto.output]
-
     def _remember(self, nodes: list[Node], names: list[str]) -> None:
         """Record weights and biases that the model stores as integers; names : inputs of the ONNX
         node.
@@ -355,75 +253,6 @@ class Reader:
             for tensor, name in zip(node.inputs[1:], names[1:], strict=False):
                 if tensor.value is not None and name in self.stored:
                     self.graph.quantised[tensor] = self.stored[name]
-
-    def _shapes_of(
-        self, node: OnnxNode, inputs: list[Any]
-    ) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
-        """Return shape and type of each result of a node, by shape inference or else by running it
-        on zeros.
-        """
-        kinds = self._kinds(inputs)
-        given = [
-            (value.shape, kind) if isinstance(value, View) else value
-            for value, kind in zip(inputs, kinds, strict=True)
-        ]
-        if found := self.model.inferred(node, given):
-            return found
-        made, other = (
-            self._evaluate(node, [
-                np.full(value.shape, number, kind) if isinstance(value, View) else value
-                for value, kind in zip(inputs, kinds, strict=True)
-            ])
-            for number in (0, 1)
-        )  # fmt: skip
-        for first, second in zip(made, other, strict=True):
-            if first.shape != second.shape:
-                raise MapperError(
-                    f"makes shape {first.shape} from zeros, {second.shape} from ones; export the "
-                    "model without shapes that depend on data"
-                )
-        return [(array.shape, array.dtype) for array in made]
-
-    def _kinds(self, inputs: list[Any]) -> list[np.dtype[Any]]:
-        """Return the number types of a node's inputs; maps of cores are real, as wide as the other
-        reals.
-        """
-        known = [
-            self.types.get(one.tensor.name) if isinstance(one, View) else one.dtype
-            for one in inputs
-            if one is not None
-        ]
-        kinds = (kind for kind in known if kind is not None and kind.kind == "f")
-        real = next(kinds, np.dtype(np.float32))
-        return [
-            self.types.get(one.tensor.name, real) if isinstance(one, View) else real
-            for one in inputs
-        ]
-
-    def _host(self, node: OnnxNode, inputs: list[Any]) -> None:
-        """Add a host node; its results have the shapes that zeros produce."""
-        made = self._shapes_of(node, inputs)
-        views = [
-            self._host_view(str(name), shape, inputs)
-            for name, (shape, _) in zip(node.proto.output, made, strict=False)
-        ]
-        self.types |= {str(n): kind for n, (_, kind) in zip(node.proto.output, made, strict=False)}
-        operator = Host(
-            node, tuple(inputs), tuple(views), self.why, tuple(self.opsets),
-            tuple(self._kinds(inputs)),
-        )  # fmt: skip
-        session_of(operator)  # rejects operators without a kernel in ONNX Runtime
-        taken = [value.tensor for value in inputs if isinstance(value, View)]
-        self.graph.nodes.append(Node(operator, taken, [v.tensor for v in views], (node.name,)))
-        self.values |= zip(node.proto.output, views, strict=False)
-
-
-def _require_size(name: str, shape: Sequence[int]) -> None:
-    """Raise `MapperError` for a map that is too large for any chip."""
-    if math.prod(shape) > MOST_ELEMENTS:
-        raise MapperError(
-            f"{name!r} has shape {tuple(shape)}; maps have at most {MOST_ELEMENTS:,} elements"
-        )
 
 
 def _is_whole(value: Any) -> bool:

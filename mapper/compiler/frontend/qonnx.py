@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.frontend.onnx import Handler, Reader, Value
+from mapper.compiler.frontend.onnx import Handler, Made, Reader
 from mapper.compiler.ir.graph import View
 from mapper.compiler.ir.node import Levels, Operator, Sign
 from mapper.compiler.ir.requantisation import Rounding
-from mapper.compiler.numerics.levels import bipolar, ends, quant, trunc
+from mapper.compiler.numerics.binary import bipolar, ends, quant, trunc
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import OnnxNode
 
@@ -43,7 +43,7 @@ def _evaluated(node: OnnxNode, inputs: list[Any]) -> NDArray[Any]:
     return quant(x, scale, zero, float(np.max(bits)), (signed, narrow), rounding or "ROUND")
 
 
-def levels(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+def levels(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     """Read Quant, BipolarQuant or Trunc of a map; raise `MapperError` for unsupported levels."""
     data, *rest = inputs
     if not all(isinstance(value, np.ndarray) for value in rest) or not isinstance(data, View):
@@ -118,7 +118,7 @@ def _stored(low: float, high: float, zero: float, bits: float) -> tuple[int, int
     return int(zero) - shift, int(low) - shift, int(high) - shift
 
 
-def shape(_: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+def shape(_: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     """Read Shape of a value, a constant that exporters use to compute reshapes."""
     sizes = inputs[0].shape
     found = np.array(sizes[int(node.number("start", 0)) :], np.int64)

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from mapper.compiler.frontend.builder import Value
 from mapper.compiler.frontend.float import activation, arithmetic, conv, gemm, matmul, pool
 from mapper.compiler.frontend.layout import concat, cut, pad, same, split, upsample
-from mapper.compiler.frontend.onnx import Handler, Made, Reader, Value
+from mapper.compiler.frontend.onnx import Handler, Made, Reader
 from mapper.compiler.frontend.quantised import (
     dequantised,
     kind_of_whole,
@@ -57,6 +58,8 @@ def computed(
     made = None if node.name in reader.keep else compute(reader, plain(node, kind), inputs)
     if isinstance(made, View):
         return made
+    if isinstance(made, str):
+        reader.why = made
     kept = {k: v for k, v in node.attributes.items() if k not in NOT_OF_ONNX}
     return reader.host(kind, node, inputs, kept)
 
@@ -116,7 +119,7 @@ def weighted(
     whole: Stored | None = None
     if bias is not None:
         unit = np.float32(how.scale) * stored.scale
-        whole = Stored(bias, unit, np.zeros((), np.int64), 0)
+        whole = Stored(bias, unit)
         bias = (bias.reshape(-1) * unit.astype(np.float64)).astype(np.float32)
     begun = len(reader.graph.nodes)
     made = computed(reader, node, *operator, [data, weights, *([] if bias is None else [bias])])
@@ -124,15 +127,13 @@ def weighted(
     return quantised(reader, node, made, result)
 
 
-def qlinear_conv(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
-    bias = inputs[8] if len(inputs) > 8 else None
+def qlinear(
+    axis: int, kind: str, compute: Handler, reader: Reader, node: OnnxNode, inputs: list[Any]
+) -> Made:
+    """Read QLinearConv or QLinearMatMul. axis : output axis of the weights"""
+    inputs = filled(inputs, 9)
     how = scale_of(inputs[6], inputs[7])
-    return weighted(reader, node, inputs, 0, bias, how, ("Conv", conv))
-
-
-def qlinear_matmul(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
-    how = scale_of(inputs[6], inputs[7])
-    return weighted(reader, node, inputs, 1, None, how, ("MatMul", matmul))
+    return weighted(reader, node, inputs, axis, inputs[8], how, (kind, compute))
 
 
 def qgemm(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
@@ -146,50 +147,33 @@ def qgemm(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     return weighted(reader, node, inputs, axis, inputs[6], how, ("Gemm", gemm))
 
 
-def two(kind: str) -> Handler:
-    """Return a handler of (a, scale, zero point, b, scale, zero point, result scale, result zero
-    point).
-    """
-
-    def handler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
-        inputs = filled(inputs, 8)
-        operands: list[Value] = []
-        for at in (0, 3):
-            value, scale, zero = inputs[at : at + 3]
-            if isinstance(value, View):
-                operands.append(real(reader, node, value, scale_of(scale, zero)))
-            else:
-                operands.append(np.asarray(constant(np.asarray(value), scale, zero, 0)[0]))
-        made = computed(reader, node, kind, arithmetic, operands)
-        return quantised(reader, node, made, scale_of(inputs[6], inputs[7]))
-
-    return handler
+def two(kind: str, reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
+    """Read (a, its scale and zero point, b, the same, then scale and zero point of the result)."""
+    inputs = filled(inputs, 8)
+    operands: list[Value] = []
+    for at in (0, 3):
+        value, scale, zero = inputs[at : at + 3]
+        if isinstance(value, View):
+            operands.append(real(reader, node, value, scale_of(scale, zero)))
+        else:
+            operands.append(np.asarray(constant(np.asarray(value), scale, zero, 0)[0]))
+    made = computed(reader, node, kind, arithmetic, operands)
+    return quantised(reader, node, made, scale_of(inputs[6], inputs[7]))
 
 
-def one_map(kind: str, compute: Handler) -> Handler:
-    """Return a handler of (x, scale, zero point, result scale, result zero point)."""
-
-    def handler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
-        x, x_scale, x_zero, y_scale, y_zero = filled(inputs, 5)
-        if node.flag("channels_last"):
-            raise MapperError("has its channels last; export it with channels on axis 1")
-        data = real(reader, node, x, scale_of(x_scale, x_zero))
-        made = computed(reader, node, kind, compute, [data])
-        return quantised(reader, node, made, scale_of(y_scale, y_zero))
-
-    return handler
+def one_map(kind: str, compute: Handler, reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
+    """Read (x, scale, zero point, result scale, result zero point)."""
+    x, x_scale, x_zero, y_scale, y_zero = filled(inputs, 5)
+    if node.flag("channels_last"):
+        raise MapperError("has its channels last; export it with channels on axis 1")
+    data = real(reader, node, x, scale_of(x_scale, x_zero))
+    made = computed(reader, node, kind, compute, [data])
+    return quantised(reader, node, made, scale_of(y_scale, y_zero))
 
 
-def on_host(kind: str) -> Handler:
-    """Return a handler that computes in real numbers on the host, and quantises the result."""
-
-    def handler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
-        x, x_scale, x_zero, y_scale, y_zero = filled(inputs, 5)
-        data = real(reader, node, x, scale_of(x_scale, x_zero))
-        made = computed(reader, node, kind, lambda *_: None, [data])
-        return quantised(reader, node, made, scale_of(y_scale, y_zero))
-
-    return handler
+def on_host(*_: Any) -> Made:
+    """Leave a node to the host, which computes in real numbers."""
+    return None
 
 
 def qlinear_concat(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
@@ -202,66 +186,68 @@ def qlinear_concat(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     return quantised(reader, node, made, scale_of(inputs[0], inputs[1]))
 
 
-def whole_sums(axis: int, kind: str, compute: Handler) -> Handler:
-    """Return a handler of ConvInteger or MatMulInteger: int32 sums, as a map of scale 1.
+def whole_sums(
+    axis: int, kind: str, compute: Handler, reader: Reader, node: OnnxNode, inputs: list[Any]
+) -> Made:
+    """Read ConvInteger or MatMulInteger: int32 sums, as a map of scale 1.
 
     The scale of the weights cancels the scale of the input.
     """
+    x, w, x_zero, w_zero = filled(inputs, 4)
+    if not isinstance(x, View) or isinstance(w, View) or isinstance(w_zero, View):
+        return "its weights are not constant: export with constant folding"
+    if x.tensor.type == "float32":
+        return _sums_of_host(axis, kind, compute, reader, node, inputs)
+    zero = np.zeros((), np.uint8) if x_zero is None else x_zero
+    if isinstance(zero, View) or x.tensor.zero_point != _whole(zero):
+        raise MapperError("its zero point differs from the zero point of its input")
+    data = seen(reader, node, x)
+    weights, stored = constant(w, np.float32(1) / np.float32(x.tensor.scale), w_zero, axis)
+    begun = len(reader.graph.nodes)
+    made = computed(reader, node, kind, compute, [data, weights])
+    remember(reader, begun, weights=stored)
+    return quantised(reader, node, made, Scale(1.0, 0, "int32"))
 
-    def handler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
-        x, w, x_zero, w_zero = filled(inputs, 4)
-        if not isinstance(x, View) or isinstance(w, View) or isinstance(w_zero, View):
-            reader.why = "its weights are not constant: export with constant folding"
-            return None
-        if x.tensor.type == "float32":
-            return _of_host(reader, node, inputs)
-        if isinstance(x_zero, View):
-            raise MapperError("its zero point differs from the zero point of its input")
-        zero = np.zeros((), np.uint8) if x_zero is None else np.asarray(x_zero)
-        if x.tensor.zero_point != int(zero.reshape(())) - OFFSET.get(zero.dtype, 0):
-            raise MapperError("its zero point differs from the zero point of its input")
-        tensor = x.tensor
-        data = seen(reader, node, x)
-        weights, stored = constant(w, np.float32(1) / np.float32(tensor.scale), w_zero, axis)
-        begun = len(reader.graph.nodes)
-        made = computed(reader, node, kind, compute, [data, weights])
-        remember(reader, begun, weights=stored)
-        return quantised(reader, node, made, Scale(1.0, 0, "int32"))
 
-    def _of_host(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
-        """Read host integers with a scale computed at run time: sum((q - z) w) = sum(q w) - z
-        sum(w).
+def _sums_of_host(
+    axis: int, kind: str, compute: Handler, reader: Reader, node: OnnxNode, inputs: list[Any]
+) -> Made:
+    """Read host integers with a scale computed at run time: sum((q - z) w) = sum(q w) - z sum(w).
 
-        A core computes the first sum; the host subtracts the second in 32 bits.
-        """
-        x, w, x_zero, w_zero = filled(inputs, 4)
-        type_ = kind_of_whole(reader, x)
-        begun = len(reader.graph.nodes)
-        if type_ is None or type_.itemsize > 1 or node.name in reader.keep:
-            return None
-        how = Scale(1.0, -OFFSET.get(type_, 0), "int8")
-        stored = stored_whole(reader, node, x, how, type_)
-        data = seen(reader, node, stored)
-        weights, kept = constant(w, np.float32(1), w_zero, axis)
-        made = compute(reader, plain(node, kind), [data, weights])
-        if not isinstance(made, View):
-            del reader.graph.nodes[begun:]
-            return None
-        remember(reader, begun, weights=kept)
-        sums = quantised(reader, node, made, Scale(1.0, 0, "int32"))
-        sums.tensor.name += ".stored"
-        if x_zero is None:
-            return sums
-        ones = np.ones(x.shape, type_)
-        rest = [w, None, w_zero] if w_zero is not None else [w]
-        (each,) = reader.model.evaluate(node, [ones, *rest])
-        whole = dequantised(reader, node, sums, f"{sums.tensor.name}.whole")
-        reader.types[whole.tensor.name] = np.dtype(np.int32)
-        less = reader.host("Cast", node, [x_zero], {"to": INT32}, "zero")
-        less = reader.host("Mul", node, [less, each.astype(np.int32)], {}, "less")
-        return reader.host("Sub", node, [whole, less], {}, "centred")
+    A core computes the first sum; the host subtracts the second in 32 bits.
+    """
+    x, w, x_zero, w_zero = filled(inputs, 4)
+    type_ = kind_of_whole(reader, x)
+    begun = len(reader.graph.nodes)
+    if type_ is None or type_.itemsize > 1 or node.name in reader.keep:
+        return None
+    how = Scale(1.0, -OFFSET.get(type_, 0), "int8")
+    stored = stored_whole(reader, node, x, how, type_)
+    data = seen(reader, node, stored)
+    weights, kept = constant(w, np.float32(1), w_zero, axis)
+    made = compute(reader, plain(node, kind), [data, weights])
+    if not isinstance(made, View):
+        del reader.graph.nodes[begun:]
+        return made
+    remember(reader, begun, weights=kept)
+    sums = quantised(reader, node, made, Scale(1.0, 0, "int32"))
+    sums.tensor.name += ".stored"
+    if x_zero is None:
+        return sums
+    ones = np.ones(x.shape, type_)
+    rest = [w, None, w_zero] if w_zero is not None else [w]
+    (each,) = reader.model.evaluate(node, [ones, *rest])
+    whole = dequantised(reader, node, sums, f"{sums.tensor.name}.whole")
+    reader.types[whole.tensor.name] = np.dtype(np.int32)
+    less = reader.host("Cast", node, [x_zero], {"to": INT32}, "zero")
+    less = reader.host("Mul", node, [less, each.astype(np.int32)], {}, "less")
+    return reader.host("Sub", node, [whole, less], {}, "centred")
 
-    return handler
+
+def _whole(value: Any) -> int:
+    """Return the stored form of an integer of the model."""
+    found = np.asarray(value)
+    return int(found.reshape(())) - OFFSET.get(found.dtype, 0)
 
 
 def cast(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
@@ -274,40 +260,37 @@ def cast(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     return same(reader, node, inputs)
 
 
-def moving(compute: Handler) -> Handler:
-    """Return a handler of an operator that selects or copies values, also of stored integers."""
-
-    def handler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
-        data = inputs[0]
-        if not isinstance(data, View) or data.tensor.type == "float32":
-            return compute(reader, node, inputs)
-        tensor = data.tensor
-        how = Scale(tensor.scale, tensor.zero_point, tensor.type)
-        map_ = seen(reader, node, data)
-        rest = list(inputs[1:])
-        if node.kind in ("Resize", "Upsample") and node.attributes.get("mode", NEAREST) != NEAREST:
-            raise MapperError(
-                "interpolates stored integers, whose rounding ONNX does not define; put "
-                "DequantizeLinear before it"
-            )
-        if node.kind == "Pad" and node.attributes.get("mode", b"constant") == b"constant":
-            rest[1:2] = [_padded_with(rest, how)]
-        if len(node.proto.output) == 1:
-            made = computed(reader, node, node.kind, compute, [map_, *rest])
-            return quantised(reader, node, made, how)
-        split_by = reader.host_parts if node.name in reader.keep else partial(compute, reader)
-        parts = split_by(plain(node, node.kind), [map_, *rest])
-        if not isinstance(parts, list):
-            raise MapperError(f"{reader.why}; put DequantizeLinear before it")
-        found: list[Value] = []
-        for part, name in zip(parts, node.proto.output, strict=True):
-            assert isinstance(part, View)  # part of a map
-            stored = quantised(reader, node, part, how)
-            stored.tensor.name = name
-            found.append(stored)
-        return found
-
-    return handler
+def moving(compute: Handler, reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
+    """Read an operator that selects or copies values, also of stored integers."""
+    data = inputs[0]
+    if not isinstance(data, View) or data.tensor.type == "float32":
+        return compute(reader, node, inputs)
+    tensor = data.tensor
+    how = Scale(tensor.scale, tensor.zero_point, tensor.type)
+    map_ = seen(reader, node, data)
+    rest = list(inputs[1:])
+    if node.kind in ("Resize", "Upsample") and node.attributes.get("mode", NEAREST) != NEAREST:
+        raise MapperError(
+            "interpolates stored integers, whose rounding ONNX does not define; put "
+            "DequantizeLinear before it"
+        )
+    if node.kind == "Pad" and node.attributes.get("mode", b"constant") == b"constant":
+        rest[1:2] = [_padded_with(rest, how)]
+    if len(node.proto.output) == 1:
+        made = computed(reader, node, node.kind, compute, [map_, *rest])
+        return quantised(reader, node, made, how)
+    split_by = reader.host_parts if node.name in reader.keep else partial(compute, reader)
+    parts = split_by(plain(node, node.kind), [map_, *rest])
+    if not isinstance(parts, list):
+        why = parts if isinstance(parts, str) else reader.why
+        raise MapperError(f"{why}; put DequantizeLinear before it")
+    found: list[Value] = []
+    for part, name in zip(parts, node.proto.output, strict=True):
+        assert isinstance(part, View)  # part of a map
+        stored = quantised(reader, node, part, how)
+        stored.tensor.name = name
+        found.append(stored)
+    return found
 
 
 def _padded_with(rest: list[Any], how: Scale) -> Any:
@@ -315,45 +298,34 @@ def _padded_with(rest: list[Any], how: Scale) -> Any:
     value = rest[1] if len(rest) > 1 else None
     if value is None or isinstance(value, View):
         raise MapperError("pads stored integers; give the padding integer as a constant")
-    whole = int(np.asarray(value).reshape(())) - OFFSET.get(np.asarray(value).dtype, 0)
-    return np.full((), how.scale * (whole - how.zero_point), np.float32)
+    return np.full((), how.scale * (_whole(value) - how.zero_point), np.float32)
 
 
 MOVING = {
-    **dict.fromkeys(("MaxPool", "GlobalMaxPool"), moving(pool)),
-    **dict.fromkeys(("Resize", "Upsample"), moving(upsample)),
-    "Pad": moving(pad),
-    "Slice": moving(cut),
-    "Split": moving(split),
-    "DepthToSpace": moving(lambda *_: None),
-    "SpaceToDepth": moving(lambda *_: None),
+    **dict.fromkeys(("MaxPool", "GlobalMaxPool"), partial(moving, pool)),
+    **dict.fromkeys(("Resize", "Upsample"), partial(moving, upsample)),
+    "Pad": partial(moving, pad),
+    "Slice": partial(moving, cut),
+    "Split": partial(moving, split),
+    **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), partial(moving, on_host)),
 }
 QOPERATORS: dict[str, Handler] = {
-    "QLinearConv": qlinear_conv,
-    "QLinearMatMul": qlinear_matmul,
+    "QLinearConv": partial(qlinear, 0, "Conv", conv),
+    "QLinearMatMul": partial(qlinear, 1, "MatMul", matmul),
     "QGemm": qgemm,
-    "QLinearAdd": two("Add"),
-    "QLinearMul": two("Mul"),
+    "QLinearAdd": partial(two, "Add"),
+    "QLinearMul": partial(two, "Mul"),
     "QLinearConcat": qlinear_concat,
-    "QLinearAveragePool": one_map("AveragePool", pool),
-    "QLinearGlobalAveragePool": one_map("GlobalAveragePool", pool),
-    "QLinearLeakyRelu": one_map("LeakyRelu", activation),
-    "QLinearSigmoid": on_host("Sigmoid"),
-    "QLinearSoftmax": on_host("Softmax"),
-    "ConvInteger": whole_sums(0, "Conv", conv),
-    "MatMulInteger": whole_sums(1, "MatMul", matmul),
+    "QLinearAveragePool": partial(one_map, "AveragePool", pool),
+    "QLinearGlobalAveragePool": partial(one_map, "GlobalAveragePool", pool),
+    "QLinearLeakyRelu": partial(one_map, "LeakyRelu", activation),
+    "QLinearSigmoid": partial(one_map, "Sigmoid", on_host),
+    "QLinearSoftmax": partial(one_map, "Softmax", on_host),
+    "ConvInteger": partial(whole_sums, 0, "Conv", conv),
+    "MatMulInteger": partial(whole_sums, 1, "MatMul", matmul),
     "Cast": cast,
 }
 VIEWS = frozenset(
-    {
-        "Flatten",
-        "Reshape",
-        "Squeeze",
-        "Unsqueeze",
-        "Transpose",
-        "Identity",
-        "Dropout",
-        "Shape",
-        "Size",
-    }
-)
+    {"Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout", "Shape",
+     "Size"}
+)  # fmt: skip

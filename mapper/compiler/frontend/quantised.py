@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from mapper.compiler.frontend.onnx import Handler, Reader, Value
+from mapper.compiler.frontend.onnx import Handler, Made, Reader
 from mapper.compiler.ir.graph import View
 from mapper.compiler.ir.node import Dequantise, Levels, Node, Quantise
 from mapper.compiler.ir.stored import OFFSET, STORED, Scale, scale_of
-from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.ir.tensor import Tensor, constant
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import OnnxNode
 
@@ -61,7 +61,7 @@ def stored_whole(
     levels = Levels(how.scale, 1.0, how.zero_point, made.low, made.high)
     zero = -float(how.zero_point + shift)
     constants = [
-        Tensor(f"{made.name}.{name}", (1,), value=np.array([value]))
+        constant(f"{made.name}.{name}", np.array([value]))
         for name, value in (("factor", 1.0), ("offset", zero))
     ]
     taken = [data.tensor, *constants]
@@ -80,24 +80,22 @@ def require_same(data: View, how: Scale) -> None:
         )
 
 
-def quantize_linear(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+def quantize_linear(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     data, scale, *zero_point = inputs
     if not isinstance(data, View):
         return None
     return quantised(reader, node, data, scale_of(scale, zero_point[0] if zero_point else None))
 
 
-def dequantize_linear(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+def dequantize_linear(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     data, scale, *zero_point = inputs
     if not isinstance(data, View):
         return None
     if isinstance(scale, View) or (zero_point and isinstance(zero_point[0], View)):
-        reader.why = "its scale is computed at run time; cores need constant scales"
-        return None
+        return "its scale is computed at run time; cores need constant scales"
     kind = kind_of_whole(reader, data)
     if data.tensor.type == "float32" and kind is None:
-        reader.why = "it dequantises a value that was not quantised"
-        return None
+        return "it dequantises a value that was not quantised"
     how = scale_of(scale, zero_point[0] if zero_point else np.zeros((), kind))
     if kind is not None:
         data = stored_whole(reader, node, data, how, kind)

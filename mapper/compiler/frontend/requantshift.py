@@ -6,6 +6,7 @@ halves up and clips to n_levels.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,7 @@ def whole_numbers(reader: Reader) -> bool:
 def requant_shift(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     data, factor, offset = inputs
     if not isinstance(data, View) or isinstance(factor, View) or isinstance(offset, View):
-        reader.why = "its factors are not constant"
-        return None
+        return "its factors are not constant"
     data = _real(reader, node, data, 0)
     channels = data.tensor.channels
     levels, signed = (int(_number(node, name)) for name in ("n_levels_out", "signed"))
@@ -59,17 +59,11 @@ def requant_shift(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     mul, add = (np.rint(np.ldexp(one, -spare)).astype(np.int64) for one in (mul, add))
     low = -(levels // 2) if signed else 0
     zero_point = -128 if low + levels > 128 else 0
-    how = Requantisation(
-        Multiplier(mul, shift - spare),
-        zero_point,
-        low + zero_point,
-        low + levels - 1 + zero_point,
-        "up",
-        offset=add,
-    )
-    made = Tensor(
-        str(node.proto.output[0]), data.tensor.shape, "int8", 1.0, zero_point, stored=True
-    )
+    low += zero_point
+    factor = Multiplier(mul, shift - spare)
+    how = Requantisation(factor, zero_point, low, low + levels - 1, "up", offset=add)
+    name = str(node.proto.output[0])
+    made = Tensor(name, data.tensor.shape, "int8", 1.0, zero_point, stored=True)
     reader.graph.nodes.append(Node(Requantise(how), [data.tensor], [made], (node.name,)))
     return data._replace(tensor=made)
 
@@ -125,33 +119,28 @@ def _real(reader: Reader, node: OnnxNode, data: View, at: int) -> View:
     return dequantised(reader, node, data, f"{node.proto.input[at]}.real")
 
 
-def of_whole_numbers(compute: Handler) -> Handler:
-    """Return a handler that also computes with whole numbers, whose weights are stored unscaled."""
-
-    def handler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
-        if not whole_numbers(reader):
-            require_real(inputs)
-            return compute(reader, node, inputs)
-        taken = [
-            _real(reader, node, value, at) if isinstance(value, View) else value
-            for at, value in enumerate(inputs)
-        ]
-        if node.name in reader.keep:
-            return reader.host(node.kind, node, taken, node.attributes)
-        begun = len(reader.graph.nodes)
-        made = compute(reader, node, taken)
-        for one in reader.graph.nodes[begun:]:
-            for tensor in one.inputs[1:]:
-                if tensor.value is not None:
-                    values = _all_whole("a constant", tensor.value).astype(np.int64)
-                    scale, zero = np.ones(1, np.float32), np.zeros((), np.int64)
-                    reader.graph.quantised[tensor] = Stored(values, scale, zero, 0)
-        return made
-
-    return handler
+def of_whole_numbers(compute: Handler, reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
+    """Compute also with whole numbers, whose weights are stored unscaled."""
+    if not whole_numbers(reader):
+        require_real(inputs)
+        return compute(reader, node, inputs)
+    taken = [
+        _real(reader, node, value, at) if isinstance(value, View) else value
+        for at, value in enumerate(inputs)
+    ]
+    if node.name in reader.keep:
+        return reader.host(node.kind, node, taken, node.attributes)
+    begun = len(reader.graph.nodes)
+    made = compute(reader, node, taken)
+    for one in reader.graph.nodes[begun:]:
+        for tensor in one.inputs[1:]:
+            if tensor.value is not None:
+                values = _all_whole("a constant", tensor.value).astype(np.int64)
+                reader.graph.quantised[tensor] = Stored(values, np.ones(1, np.float32))
+    return made
 
 
 INTEGERS: dict[str, Handler] = {
     KIND: requant_shift,
-    **{kind: of_whole_numbers(FLOAT[kind]) for kind in ("Conv", "Gemm", "MatMul", "Add")},
+    **{kind: partial(of_whole_numbers, FLOAT[kind]) for kind in ("Conv", "Gemm", "MatMul", "Add")},
 }

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from types import UnionType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.ir.node import Host, Node
+from mapper.compiler.ir.node import Host, Node, Operator
 from mapper.compiler.ir.tensor import Tensor
 
+Kind = type[Operator] | UnionType | tuple[type[Operator], ...]
+"""Operators that `isinstance` accepts."""
 CHANNELS_FIRST = (0, 3, 1, 2)
 """Axes of a feature map in ONNX order: frames, channels, rows, columns."""
 
@@ -98,17 +102,24 @@ class Graph:
         """Return the nodes that use a tensor, in order."""
         return [node for node in self.nodes if tensor in node.inputs]
 
-    def maker(self, tensor: Tensor) -> Node | None:
-        """Return the node that computes a tensor; None for inputs and constants."""
-        return next((node for node in self.nodes if tensor in node.outputs), None)
+    def nodes_of(self, kind: Kind) -> list[Node]:
+        """Return the nodes with operators of a kind, in order."""
+        return [node for node in self.nodes if isinstance(node.operator, kind)]
+
+    def maker(self, tensor: Tensor, kind: Kind = Operator) -> Node | None:
+        """Return the node of a kind that computes a tensor; None for inputs and constants."""
+        found = next((node for node in self.nodes if tensor in node.outputs), None)
+        return found if found is not None and isinstance(found.operator, kind) else None
 
     def is_output(self, tensor: Tensor) -> bool:
         return any(view.tensor is tensor for view in self.outputs.values())
 
-    def only_user(self, tensor: Tensor) -> Node | None:
-        """Return the only node that uses a tensor, or None; model outputs count as uses."""
+    def only_user(self, tensor: Tensor, kind: Kind = Operator) -> Node | None:
+        """Return the only node that uses a tensor if it is of a kind; model outputs count as
+        uses."""
         users = self.users(tensor)
-        return users[0] if len(users) == 1 and not self.is_output(tensor) else None
+        only = len(users) == 1 and not self.is_output(tensor)
+        return users[0] if only and isinstance(users[0].operator, kind) else None
 
     def remove(self, node: Node, instead: Tensor) -> None:
         """Remove a node; uses of its result are replaced by another tensor."""
@@ -123,6 +134,20 @@ class Graph:
             name: view._replace(tensor=instead) if view.tensor is tensor else view
             for name, view in self.outputs.items()
         }
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Restore the nodes with their operators and inputs, and where maps are stored, at exit."""
+        nodes = [(node, node.operator, list(node.inputs)) for node in self.nodes]
+        kept = [(one, one.stored, one.address, one.planes) for one in self.tensors()]
+        try:
+            yield
+        finally:
+            self.nodes = [node for node, _, _ in nodes]
+            for node, operator, inputs in nodes:
+                node.operator, node.inputs = operator, inputs
+            for one, stored, address, planes in kept:
+                one.stored, one.address, one.planes = stored, address, planes
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield every tensor once, in order of computation; constants before their users."""
@@ -144,3 +169,20 @@ def take_instead(node: Node, tensor: Tensor, instead: Tensor) -> None:
         )
         if any(a is not b for a, b in zip(given, node.operator.given, strict=True)):
             node.operator = replace(node.operator, given=given)
+
+
+def part_of(nodes: Sequence[Node], results: Sequence[Tensor]) -> Graph:
+    """Return a graph of some nodes, whose inputs are the maps that none of them computes."""
+    graph = Graph()
+    graph.nodes = [
+        Node(node.operator, list(node.inputs), list(node.outputs), node.sources) for node in nodes
+    ]
+    made = {tensor for node in nodes for tensor in node.outputs}
+    inputs = (tensor for node in nodes for tensor in node.inputs)
+    graph.inputs = {
+        tensor.name: View(tensor, shape=tensor.shape)
+        for tensor in inputs
+        if tensor.value is None and tensor not in made
+    }
+    graph.outputs = {tensor.name: View(tensor, shape=tensor.shape) for tensor in results}
+    return graph

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -13,9 +14,16 @@ from mapper.compiler.ir.tensor import NO_PAD, Pad, Tensor
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """The operation of a node; inputs and outputs belong to the node."""
+    """The operation of a node; inputs and outputs belong to the node.
+
+    name : name of its class in lower case, in messages and files
+    """
 
     name: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        words = re.sub(r"\B[A-Z]", r"_\g<0>", cls.__name__).lower()
+        cls.name = cls.__dict__.get("name", words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +56,6 @@ class Conv(Operator):
     none). Integer sums are int32 or wider; map and weights may both be bits, +1 and -1, with
     padding of 0."""
 
-    name: ClassVar[str] = "conv"
     window: Window
     groups: int = 1
 
@@ -57,14 +64,11 @@ class Conv(Operator):
 class Dense(Operator):
     """Fully connected layer; weights and bias as in a convolution of the size of the map."""
 
-    name: ClassVar[str] = "dense"
-
 
 @dataclass(frozen=True, slots=True)
 class Pool(Operator):
     """Maximum or average of each window; `count_pad`: averages include padding pixels."""
 
-    name: ClassVar[str] = "pool"
     kind: Literal["max", "average"]
     window: Window
     count_pad: bool = False
@@ -77,7 +81,6 @@ class Activation(Operator):
     Per-channel slopes are a second input, shape (channels,).
     """
 
-    name: ClassVar[str] = "activation"
     slope: float = 0.0
     low: float = float("-inf")
     high: float = float("inf")
@@ -86,8 +89,6 @@ class Activation(Operator):
 @dataclass(frozen=True, slots=True)
 class Affine(Operator):
     """x * factor + offset with constants, shape (channels,) each; includes BatchNormalization."""
-
-    name: ClassVar[str] = "affine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,6 @@ class Add(Operator):
     rounding : rounding of the shift after the factors
     """
 
-    name: ClassVar[str] = "add"
     factors: AddFactors | None = None
     low: int = 0
     high: int = 0
@@ -109,7 +109,6 @@ class Add(Operator):
 class Concat(Operator):
     """Concatenation of the inputs on axis 1, 2 or 3."""
 
-    name: ClassVar[str] = "concat"
     axis: int = 3
 
 
@@ -117,7 +116,6 @@ class Concat(Operator):
 class Slice(Operator):
     """A part of a feature map on axis 1, 2 or 3, starting at `first`, of the size of the result."""
 
-    name: ClassVar[str] = "slice"
     axis: int = 3
     first: int = 0
 
@@ -127,7 +125,6 @@ class Unfold(Operator):
     """Reshape of columns stored in the channels of a pixel to pixels: from (rows, columns,
     channels) to (rows, columns * count, channels / count), in the same order."""
 
-    name: ClassVar[str] = "unfold"
     count: int
 
 
@@ -135,14 +132,11 @@ class Unfold(Operator):
 class Copy(Operator):
     """The same stored integers at a second address."""
 
-    name: ClassVar[str] = "copy"
-
 
 @dataclass(frozen=True, slots=True)
 class Requantise(Operator):
     """Conversion of sums to stored integers."""
 
-    name: ClassVar[str] = "requantise"
     how: Requantisation
 
 
@@ -155,7 +149,6 @@ class Sign(Operator):
     scale : value that +1 represents
     """
 
-    name: ClassVar[str] = "sign"
     scale: float = 1.0
 
 
@@ -167,7 +160,6 @@ class Levels(Operator):
     Constant inputs are applied before, as in `Sign`.
     """
 
-    name: ClassVar[str] = "levels"
     scale: float
     divisor: float
     stored_zero: int
@@ -183,7 +175,6 @@ class Threshold(Operator):
     least, flip : shape (channels,)
     """
 
-    name: ClassVar[str] = "threshold"
     least: Int64
     flip: Int64
 
@@ -196,7 +187,6 @@ class Quantise(Operator):
         scale is needed
     """
 
-    name: ClassVar[str] = "quantise"
     levels: Sign | Levels | None = None
 
 
@@ -204,14 +194,11 @@ class Quantise(Operator):
 class Dequantise(Operator):
     """Conversion of stored integers to real numbers."""
 
-    name: ClassVar[str] = "dequantise"
-
 
 @dataclass(frozen=True, slots=True)
 class Clamp(Operator):
     """Stored integers clipped to inclusive bounds: an activation that keeps the scale."""
 
-    name: ClassVar[str] = "clamp"
     low: int
     high: int
 
@@ -220,7 +207,6 @@ class Clamp(Operator):
 class Upsample(Operator):
     """Repetition of every pixel `rows` x `columns` times."""
 
-    name: ClassVar[str] = "upsample"
     rows: int = 2
     columns: int = 2
 
@@ -229,7 +215,6 @@ class Upsample(Operator):
 class Windows(Operator):
     """im2col: each pixel of the result is a window (kernel rows, kernel columns, channels)."""
 
-    name: ClassVar[str] = "windows"
     window: Window
 
 
@@ -239,7 +224,6 @@ class WindowColumns(Operator):
     of the result is a window: group, kernel rows, kernel columns, channel in the group. The input
     is stored in planes; the result is never stored."""
 
-    name: ClassVar[str] = "window_columns"
     window: Window
 
 
@@ -247,7 +231,7 @@ class WindowColumns(Operator):
 class PadMap(Operator):
     """Constant padding of a feature map."""
 
-    name: ClassVar[str] = "pad"
+    name = "pad"
     pad: Pad
     value: float = 0.0
 
@@ -268,7 +252,6 @@ class Host(Operator):
     kinds : element type of each input; all float32 if empty
     """
 
-    name: ClassVar[str] = "host"
     node: Any
     given: tuple[Any, ...]
     results: tuple[Any, ...]
@@ -310,6 +293,10 @@ class Node:
         return self.outputs[0]
 
     @property
+    def is_max_pool(self) -> bool:
+        return isinstance(self.operator, Pool) and self.operator.kind == "max"
+
+    @property
     def label(self) -> str:
         """The name of the node in messages."""
         return f"{self.kind} {self.sources[0]!r}" if self.sources else self.kind
@@ -317,3 +304,7 @@ class Node:
 
 SHARES: tuple[type[Operator], ...] = (Concat, Slice, Unfold)
 """Operators that are implemented by memory layout only."""
+BY_HOST = Host | Quantise | Windows
+"""Operators that the host computes."""
+ENDS = Sign | Levels
+"""Operators that make signs or levels, which fold the factors and offsets before them."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,14 @@ class Requantisation(NamedTuple):
     shift: int = 0
     offset: int | Int64 = 0
     negative: Multiplier | None = None
+
+    def changed(self, change: Callable[[Any], Any]) -> Requantisation:
+        """Return it for other channels: `change` is applied to m0, n and the offset."""
+        factor, negative = (
+            one and Multiplier(*map(change, one)) for one in (self.factor, self.negative)
+        )
+        assert factor is not None
+        return self._replace(factor=factor, offset=change(self.offset), negative=negative)
 
 
 class AddFactors(NamedTuple):

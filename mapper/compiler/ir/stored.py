@@ -63,8 +63,8 @@ class Stored(NamedTuple):
 
     values: NDArray[Any]
     scale: NDArray[np.float32]
-    zero_point: NDArray[Any]
-    axis: int
+    zero_point: NDArray[Any] = np.zeros((), np.int64)
+    axis: int = 0
 
 
 def stored_constant(inputs: Sequence[Any], axis: int) -> Stored:

@@ -56,6 +56,12 @@ class Tensor:
     of_model: tuple[int, ...] | None = None
 
     @property
+    def numbers(self) -> NDArray[Any]:
+        """The value of a constant."""
+        assert self.value is not None
+        return self.value
+
+    @property
     def bits(self) -> int:
         return BITS[self.type]
 
@@ -74,6 +80,10 @@ class Tensor:
         mine, others = ((one.scale, one.zero_point, one.type) for one in (self, other))
         return mine == others
 
+    def like(self, name: str, shape: tuple[int, ...], stored: bool = True) -> Tensor:
+        """Return another map with the same type, scale and zero point."""
+        return Tensor(name, shape, self.type, self.scale, self.zero_point, stored=stored)
+
     @property
     def height(self) -> int:
         return self.shape[1]
@@ -85,3 +95,8 @@ class Tensor:
     @property
     def channels(self) -> int:
         return self.shape[3]
+
+
+def constant(name: str, value: NDArray[Any], kind: Type = "float32") -> Tensor:
+    """Return a constant with the shape of its value."""
+    return Tensor(name, value.shape, kind, value=value)

@@ -7,35 +7,11 @@ hold between any two passes, without knowledge of the passes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph, View
-from mapper.compiler.ir.node import (
-    Activation,
-    Add,
-    Affine,
-    Clamp,
-    Concat,
-    Conv,
-    Copy,
-    Dense,
-    Dequantise,
-    Host,
-    Levels,
-    Node,
-    PadMap,
-    Pool,
-    Quantise,
-    Requantise,
-    Sign,
-    Slice,
-    Threshold,
-    Unfold,
-    Upsample,
-    WindowColumns,
-    Windows,
-)
+from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.tensor import Tensor
 from mapper.errors import MapperError
 
@@ -43,10 +19,10 @@ Shape = tuple[int, ...]
 SUMS = ("int32", "int64")
 STORED = ("int8", "int16", "bits")
 SAME_SHAPE = (
-    Activation | Affine | Clamp | Copy | Dequantise | Levels | Quantise | Requantise | Sign
-    | Threshold
+    op.Activation | op.Affine | op.Clamp | op.Copy | op.Dequantise | op.Levels | op.Quantise
+    | op.Requantise | op.Sign | op.Threshold
 )  # fmt: skip
-MOVES = Concat | Copy | Unfold | Upsample
+MOVES = op.Concat | op.Copy | op.Unfold | op.Upsample
 """Operators whose results have the type and the scale of their inputs. A slice has its own scale:
 parts of joined layers are quantised separately.
 """
@@ -102,7 +78,7 @@ def _views(graph: Graph) -> Iterator[str]:
     """Check that views have as many elements as their tensors."""
     views = [*graph.inputs.items(), *graph.outputs.items()]
     for node in graph.nodes:
-        if isinstance(node.operator, Host):
+        if isinstance(node.operator, op.Host):
             of_host = (*node.operator.given, *node.operator.results)
             views += [(node.label, one) for one in of_host if isinstance(one, View)]
             given = [one.tensor for one in node.operator.given if isinstance(one, View)]
@@ -117,17 +93,12 @@ def _views(graph: Graph) -> Iterator[str]:
 
 def _nodes(graph: Graph) -> Iterator[str]:
     for node in graph.nodes:
-        operator = node.operator
-        if isinstance(operator, Host):
+        if isinstance(node.operator, op.Host):
             continue
         if len(node.outputs) != 1:
             yield f"{node.label}: {len(node.outputs)} results"
             continue
-        if isinstance(operator, SAME_SHAPE):
-            shapes: list[Shape] = [node.inputs[0].shape]
-        else:
-            check = _SHAPES.get(type(operator))
-            shapes = [] if check is None else check(node, operator)
+        shapes = shapes_of(node)
         if shapes and node.output.shape not in shapes:
             expected = " or ".join(map(str, shapes))
             yield f"{node.label}: result {node.output.shape}, expected {expected}"
@@ -135,100 +106,74 @@ def _nodes(graph: Graph) -> Iterator[str]:
             yield f"{node.label}: {text}"
 
 
-def _conv(node: Node, operator: Conv) -> list[Shape]:
-    data, weights, *bias = node.inputs
-    rows, columns = operator.window.results(data.height, data.width)
-    outputs, *size, inputs = weights.shape
-    fits = (*size,) == operator.window.size and inputs * operator.groups == data.channels
-    fits &= all(one.shape == (outputs,) for one in bias)
-    return [(1, rows, columns, outputs)] if fits else [()]
+def shapes_of(node: Node) -> list[Shape]:
+    """Return the possible shapes of a result; [()] if the inputs do not fit, [] if unknown."""
+    data, *rest = node.inputs
+    frames, height, width, channels = data.shape
+    match node.operator:
+        case op.Conv(window, groups):
+            weights, *bias = rest
+            outputs, *size, inputs = weights.shape
+            fits = (*size,) == window.size and inputs * groups == channels
+            fits &= all(one.shape == (outputs,) for one in bias)
+            return [(1, *window.results(height, width), outputs)] if fits else [()]
+        case op.Dense():
+            weights, *bias = rest
+            fits = weights.shape[1:] == data.shape[1:]
+            fits &= all(one.shape == weights.shape[:1] for one in bias)
+            return [(1, 1, 1, weights.shape[0])] if fits else [()]
+        case op.Pool(window=window):  # whether partial windows count is not part of the operator
+            sizes = (window.results(height, width, ceil) for ceil in (False, True))
+            return [(1, *size, channels) for size in sizes]
+        case op.Add():
+            return [data.shape] if data.shape == rest[0].shape else [()]
+        case op.Concat(axis):
+            size_ = sum(one.shape[axis] for one in node.inputs)
+            made = {_with(one.shape, axis, size_) for one in node.inputs}
+            return [*made] if len(made) == 1 else [()]
+        case op.Slice(axis, first):
+            count = node.output.shape[axis]
+            inside = first >= 0 and first + count <= data.shape[axis]
+            return [_with(data.shape, axis, count)] if inside else [()]
+        case op.Unfold(count):
+            return [(frames, height, width * count, channels // count)]
+        case op.Upsample(rows, columns):
+            return [(frames, height * rows, width * columns, channels)]
+        case op.Windows(window) | op.WindowColumns(window):
+            if isinstance(node.operator, op.WindowColumns):
+                channels = -(-channels // 4) * 4
+            return [(1, *window.results(height, width), math.prod(window.size) * channels)]
+        case op.PadMap(pad):
+            height, width = height + pad.top + pad.bottom, width + pad.left + pad.right
+            return [(frames, height, width, channels)]
+        case operator:
+            return [data.shape] if isinstance(operator, SAME_SHAPE) else []
 
 
-def _dense(node: Node, _: Dense) -> list[Shape]:
-    data, weights, *bias = node.inputs
-    fits = weights.shape[1:] == data.shape[1:]
-    fits &= all(one.shape == weights.shape[:1] for one in bias)
-    return [(1, 1, 1, weights.shape[0])] if fits else [()]
-
-
-def _pool(node: Node, operator: Pool) -> list[Shape]:
-    """Return both sizes: whether partial windows count is not part of the operator."""
-    (data,) = node.inputs
-    sizes = (operator.window.results(data.height, data.width, ceil) for ceil in (False, True))
-    return [(1, *size, data.channels) for size in sizes]
-
-
-def _add(node: Node, _: Add) -> list[Shape]:
-    first, second = node.inputs
-    return [first.shape] if first.shape == second.shape else [()]
-
-
-def _concat(node: Node, operator: Concat) -> list[Shape]:
-    first = node.inputs[0].shape
-    size = sum(one.shape[operator.axis] for one in node.inputs)
-    rest = {(*one.shape[: operator.axis], *one.shape[operator.axis + 1 :]) for one in node.inputs}
-    made = (*first[: operator.axis], size, *first[operator.axis + 1 :])
-    return [made] if len(rest) == 1 else [()]
-
-
-def _slice(node: Node, operator: Slice) -> list[Shape]:
-    axis, data, made = operator.axis, node.inputs[0].shape, node.output.shape
-    inside = operator.first >= 0 and operator.first + made[axis] <= data[axis]
-    return [(*data[:axis], made[axis], *data[axis + 1 :])] if inside else [()]
-
-
-def _unfold(node: Node, operator: Unfold) -> list[Shape]:
-    frames, rows, columns, channels = node.inputs[0].shape
-    return [(frames, rows, columns * operator.count, channels // operator.count)]
-
-
-def _upsample(node: Node, operator: Upsample) -> list[Shape]:
-    frames, rows, columns, channels = node.inputs[0].shape
-    return [(frames, rows * operator.rows, columns * operator.columns, channels)]
-
-
-def _windows(node: Node, operator: Windows | WindowColumns) -> list[Shape]:
-    data = node.inputs[0]
-    channels = data.channels
-    if isinstance(operator, WindowColumns):
-        channels = -(-channels // 4) * 4
-    rows, columns = operator.window.results(data.height, data.width)
-    return [(1, rows, columns, math.prod(operator.window.size) * channels)]
-
-
-def _padded(node: Node, operator: PadMap) -> list[Shape]:
-    frames, rows, columns, channels = node.inputs[0].shape
-    pad = operator.pad
-    return [(frames, rows + pad.top + pad.bottom, columns + pad.left + pad.right, channels)]
-
-
-_SHAPES: dict[type, Callable[[Node, Any], list[Shape]]] = {
-    Conv: _conv, Dense: _dense, Pool: _pool, Add: _add, Concat: _concat, Slice: _slice,
-    Unfold: _unfold, Upsample: _upsample, Windows: _windows, WindowColumns: _windows,
-    PadMap: _padded,
-}  # fmt: skip
-"""Functions that return the possible shapes of the result; [()] if the inputs do not fit."""
+def _with(shape: Shape, axis: int, size: int) -> Shape:
+    """Return a shape with another size of an axis."""
+    return (*shape[:axis], size, *shape[axis + 1 :])
 
 
 def _types(node: Node) -> Iterator[str]:
     operator, data, made = node.operator, node.inputs[0], node.output
     whole = data.type != "float32"
     match operator:
-        case Requantise() | Threshold() if not whole or made.type not in STORED:
+        case op.Requantise() | op.Threshold() if not whole or made.type not in STORED:
             yield f"converts {data.type} to {made.type}"
-        case Quantise() if whole or made.type not in STORED:
+        case op.Quantise() if whole or made.type not in STORED:
             yield f"converts {data.type} to {made.type}"
-        case Dequantise() if not whole or made.type != "float32":
+        case op.Dequantise() if not whole or made.type != "float32":
             yield f"converts {data.type} to {made.type}"
-        case Conv() | Dense() if whole != (made.type in SUMS):
+        case op.Conv() | op.Dense() if whole != (made.type in SUMS):
             yield f"computes {made.type} from {data.type}"
         case _ if isinstance(operator, MOVES):
             for one in node.inputs:
                 if not one.same_scale(made):
                     yield f"moves {_stored(one)} to {_stored(made)}"
-        case Slice() if data.type != made.type:
+        case op.Slice() if data.type != made.type:
             yield f"takes {made.type} from {data.type}"
-        case Clamp() if not data.same_scale(made):
+        case op.Clamp() if not data.same_scale(made):
             yield f"clips {_stored(data)} to {_stored(made)}"
 
 

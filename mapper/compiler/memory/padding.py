@@ -15,6 +15,7 @@ from typing import NamedTuple
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Conv, Node, Pool
 from mapper.compiler.ir.tensor import NO_PAD, Pad, Tensor
+from mapper.compiler.log import CompileLog
 from mapper.compiler.memory.regions import Place, Places
 
 SIDES = ("top", "bottom", "left", "right")
@@ -44,11 +45,11 @@ def padding_value(node: Node) -> int:
     return data.zero_point
 
 
-def borders_of(macros: Sequence[Macro], places: Places) -> tuple[dict[Tensor, Border], list[str]]:
-    """Return the border of each map that owns a region and needs one, and the log of paddings that
-    loads still write."""
+def borders_of(macros: Sequence[Macro], places: Places, log: CompileLog) -> dict[Tensor, Border]:
+    """Return the border of each map that owns a region and needs one; log paddings that loads still
+    write."""
     wanted: dict[Tensor, dict[int, Pad]] = {}
-    told, readers = [], list(_readers(macros))
+    readers = list(_readers(macros))
     for one in readers:
         owner, pad = one.tensor, one.pad
         if one.tensor in places:
@@ -57,7 +58,7 @@ def borders_of(macros: Sequence[Macro], places: Places) -> tuple[dict[Tensor, Bo
             inside = ", ".join(
                 side for side, a, b in zip(SIDES, pad, one.pad, strict=True) if a < b
             )
-            told.append(
+            log.add(
                 f"{one.node.label}: loads write its padding ({inside}): {one.tensor.name} is "
                 f"inside {owner.name} there"
             )
@@ -71,11 +72,11 @@ def borders_of(macros: Sequence[Macro], places: Places) -> tuple[dict[Tensor, Bo
     for one in readers:
         owner = places[one.tensor].owner if one.tensor in places else one.tensor
         if owner in found and found[owner].value != one.value:
-            told.append(
+            log.add(
                 f"{one.node.label}: loads write its padding of {one.value}: the border of "
                 f"{owner.name} holds {found[owner].value}"
             )
-    return found, told
+    return found
 
 
 def outer(pad: Pad, tensor: Tensor, place: Place) -> Pad:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import NO_PAD, Tensor
+from mapper.compiler.log import CompileLog
 from mapper.compiler.memory.layouts import WORD_VECTORS, plane_words
 from mapper.compiler.memory.padding import NO_BORDERS, Border, outer
 from mapper.compiler.memory.regions import Place, Places
@@ -291,28 +292,24 @@ def memory_use(regions: Mapping[Tensor, Region]) -> Use:
     return Use(max((one.stop for one in owners), default=0), bound + borders)
 
 
-def memory_log(regions: Mapping[Tensor, Region], columns: int) -> list[str]:
-    """Return log lines about memory use and its lower bound. columns : bytes per vector"""
+def log_memory(regions: Mapping[Tensor, Region], columns: int, log: CompileLog) -> None:
+    """Log memory use with its lower bound, and the memory of borders. columns : bytes per vector"""
     use = memory_use(regions)
-    return [
+    log.add(
         f"feature memory: {use.used * columns:,} bytes used, lower bound {use.bound * columns:,} "
         "bytes (peak of live feature maps)"
-    ]
-
-
-def border_log(regions: Mapping[Tensor, Region], columns: int) -> list[str]:
-    """Return log lines about the memory of borders, if any."""
+    )
     owners = [one for one in regions.values() if one.owner is None]
     around = [one for one in owners if one.border.pad != NO_PAD]
     if not around:
-        return []
+        return
     slots = {one.base: one for one in around}.values()
     whole, border = (
         columns * sum(sizes)
         for sizes in ([one.size for one in slots], [one.size - one.vectors for one in slots])
     )
-    return [
+    log.add(
         f"stored padding: {border:,} bytes around {len(around)} feature maps, set before the first "
         f"frame; their {whole:,} bytes are reserved: only {len(around) - len(slots)} of them share "
         "memory, with maps of the same border"
-    ]
+    )

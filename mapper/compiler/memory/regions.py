@@ -15,6 +15,7 @@ from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Concat, Copy, Node, Slice, Unfold
 from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.log import CompileLog
 from mapper.errors import MapperError
 
 
@@ -43,15 +44,15 @@ class Place(NamedTuple):
 Places = Mapping[Tensor, Place]
 
 
-def share(graph: Graph, lanes: Mapping[str, int]) -> tuple[dict[Tensor, Place], list[str]]:
-    """Return the places of the parts of concatenations and splits, and the log.
+def share(graph: Graph, lanes: Mapping[str, int], log: CompileLog) -> dict[Tensor, Place]:
+    """Return the places of the parts of concatenations and splits.
 
     lanes : channels per vector, by type of feature map
     Adds copy nodes where a map belongs to two unrelated regions.
     Raises `MapperError` that names a concatenation whose parts do not start at vectors, or have
     different scales.
     """
-    told = _nest(graph)
+    _nest(graph, log)
     graph.nodes = [node for node in graph.nodes if _wanted(graph, node)]
     homes: dict[Tensor, Place] = {}
     for node in graph.nodes:
@@ -59,8 +60,8 @@ def share(graph: Graph, lanes: Mapping[str, int]) -> tuple[dict[Tensor, Place], 
             homes[node.output] = _place(node.inputs[0], node.operator.axis, node.operator.first)
         elif isinstance(node.operator, Unfold):
             homes[node.output] = Place(node.inputs[0], columns=node.operator.count)
-    for node in reversed([one for one in graph.nodes if isinstance(one.operator, Concat)]):
-        told += _share_parts(graph, node, homes)
+    for node in reversed(graph.nodes_of(Concat)):
+        _share_parts(graph, node, homes, log)
     for tensor, place in homes.items():
         _require_whole_vectors(graph, tensor, place, lanes)
     places = {}
@@ -68,7 +69,7 @@ def share(graph: Graph, lanes: Mapping[str, int]) -> tuple[dict[Tensor, Place], 
         while place.owner in homes:
             place = place.inside(homes[place.owner])
         places[tensor] = place
-    return places, told
+    return places
 
 
 def _wanted(graph: Graph, node: Node) -> bool:
@@ -77,12 +78,11 @@ def _wanted(graph: Graph, node: Node) -> bool:
     return bool(used) or not isinstance(node.operator, Slice)
 
 
-def _nest(graph: Graph) -> list[str]:
+def _nest(graph: Graph, log: CompileLog) -> None:
     """Let a concatenation that contains all parts of another one, in order, use its result instead,
     so that they share a region."""
-    told = []
     parts: list[tuple[Node, list[Tensor]]] = []  # concatenations with their original inputs
-    for node in [node for node in graph.nodes if isinstance(node.operator, Concat)]:
+    for node in graph.nodes_of(Concat):
         mine = list(node.inputs)
         parts.append((node, mine))
         for inner, its in sorted(parts[:-1], key=lambda one: -len(one[1])):
@@ -90,14 +90,12 @@ def _nest(graph: Graph) -> list[str]:
             places = [at for at in range(len(mine) - size + 1) if mine[at : at + size] == its]
             if inner.operator == node.operator and places and size > 1:
                 node.inputs[places[0] : places[0] + size] = [inner.output]
-                told.append(f"{node.label}: uses {inner.label} instead of its parts")
+                log.add(f"{node.label}: uses {inner.label} instead of its parts")
                 break
-    return told
 
 
-def _share_parts(graph: Graph, node: Node, homes: dict[Tensor, Place]) -> list[str]:
+def _share_parts(graph: Graph, node: Node, homes: dict[Tensor, Place], log: CompileLog) -> None:
     """Set the places of a concatenation's parts; parts that have one elsewhere are copied."""
-    told = []
     assert isinstance(node.operator, Concat)
     axis, at, known = node.operator.axis, 0, {node.output}
     parts: list[Tensor] = []
@@ -106,9 +104,7 @@ def _share_parts(graph: Graph, node: Node, homes: dict[Tensor, Place]) -> list[s
         known.add(tensor)
     node.inputs = parts
     for number, tensor in enumerate(parts):
-        if (tensor.scale, tensor.zero_point, tensor.type) != (
-            node.output.scale, node.output.zero_point, node.output.type,
-        ):  # fmt: skip
+        if not tensor.same_scale(node.output):
             raise MapperError(
                 f"{node.label}: inputs have different scales or types; keep it on the host with "
                 f"--keep {node.sources[0]}"
@@ -117,16 +113,13 @@ def _share_parts(graph: Graph, node: Node, homes: dict[Tensor, Place]) -> list[s
         at += tensor.shape[axis]
         if tensor in homes:
             name = f"{tensor.name}.copy{sum(one.kind == 'copy' for one in graph.nodes) + 1}"
-            copy = Tensor(
-                name, tensor.shape, tensor.type, tensor.scale, tensor.zero_point, stored=True
-            )
+            copy = tensor.like(name, tensor.shape)
             maker = graph.maker(tensor)
             where = 0 if maker is None else graph.nodes.index(maker) + 1
             graph.nodes.insert(where, Node(Copy(), [tensor], [copy], node.sources))
             node.inputs[number] = tensor = copy
-            told.append(f"{node.label}: copies {tensor.name}, which also belongs to another region")
+            log.add(f"{node.label}: copies {tensor.name}, which also belongs to another region")
         homes[tensor] = place
-    return told
 
 
 def _loose(graph: Graph, tensor: Tensor, axis: int) -> list[Tensor]:

@@ -26,14 +26,9 @@ from mapper.compiler.codegen.program import (
     require_instructions,
 )
 from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.log import CompileLog
 from mapper.compiler.memory.padding import NO_BORDERS, borders_of
-from mapper.compiler.memory.planner import (
-    PlannedMaps,
-    border_log,
-    memory_log,
-    memory_use,
-    plan_memory,
-)
+from mapper.compiler.memory.planner import PlannedMaps, log_memory, memory_use, plan_memory
 from mapper.compiler.multicore.costs import PartCosts
 from mapper.compiler.multicore.job import ChipPlan, CompileJob, MacroPiece, Made, ports_of
 from mapper.compiler.multicore.meshed import HostSide, mesh_chip
@@ -57,7 +52,7 @@ FRAMES = 8
 """Simulated frames per cut."""
 
 
-Ran = list[Tried[tuple[Made, list[str]]]]
+Ran = list[Tried[tuple[Made, CompileLog]]]
 """Simulated cuts, each with the log of its programs."""
 
 
@@ -92,7 +87,7 @@ def runs_on_one(job: CompileJob, chip: Chip) -> bool:
     return len(usable_places(chip)) == 1 or job.settings.cores == 1 or bool(refusal(job))
 
 
-def spread(job: CompileJob, chip: Chip, log: list[str]) -> Made:
+def spread(job: CompileJob, chip: Chip, log: CompileLog) -> Made:
     """Distribute a model over all usable cores of a chip, for the shortest period.
 
     Raises `DoesNotFitError` with the resource that is missing in a core, or in all cores.
@@ -111,9 +106,9 @@ def spread(job: CompileJob, chip: Chip, log: list[str]) -> Made:
     if not all_:
         all_ = _cuts(job, STREAMED, (chip, ports), [])
     best = earliest(all_) if job.settings.objective == "latency" else best_of(all_)
-    made, said = best.made
-    log += said
-    log.append(
+    made, own = best.made
+    log.lines += own.lines
+    log.add(
         f"{len(best.found.pieces)} parts of {len(job.partition.macros)} layers on "
         f"{len(made.codes)} cores: period {best.period:,.0f} cycles per frame, latency "
         f"{best.latency:,}; best of {len(all_)} simulated cuts"
@@ -132,8 +127,8 @@ def _cuts(job: CompileJob, way: Way, where: tuple[Chip, Sequence[Place]], before
     costs = PartCosts(whole, shape, job.choices, way.streams)
     rows = taken_rows(whole, costs.homes, shape.columns)
 
-    def run(found: Grouped) -> Tried[tuple[Made, list[str]]]:
-        log: list[str] = []
+    def run(found: Grouped) -> Tried[tuple[Made, CompileLog]]:
+        log = CompileLog()
         cores = cores_of(vertices_of(whole, *found, shape), chip, ports, job.settings.placement)
         at = [(int(core) % chip.width, int(core) // chip.width) for core in cores]
         made = on_cores(job, list(zip(found.pieces, at, strict=True)), ports, log)
@@ -171,7 +166,7 @@ def _fewer(chip: Chip, places: list[Place]) -> Chip:
 
 
 def on_cores(
-    job: CompileJob, placed: list[tuple[MacroPiece, Place]], ports: Sequence[Place], log: list[str]
+    job: CompileJob, placed: list[tuple[MacroPiece, Place]], ports: Sequence[Place], log: CompileLog
 ) -> Made:
     """Generate the programs of placed pieces. ports : nodes of the host's ports
 
@@ -191,7 +186,7 @@ def usable_places(chip: Chip) -> list[Place]:
 
 
 def chip_programs(
-    plan: ChipPlan, job: CompileJob, log: list[str]
+    plan: ChipPlan, job: CompileJob, log: CompileLog
 ) -> tuple[list[CoreCode], list[NDArray[np.int64]]]:
     """Generate the programs of all cores; return them, and the weight words that they stream,
     shape (rows, columns) each.
@@ -227,7 +222,7 @@ def chip_programs(
     return codes, words
 
 
-def on_one_core(job: CompileJob, place: Place, log: list[str]) -> Made:
+def on_one_core(job: CompileJob, place: Place, log: CompileLog) -> Made:
     """Generate the code of a model for one core.
 
     Raises `DoesNotFitError` that names the memory and the layer.
@@ -236,12 +231,10 @@ def on_one_core(job: CompileJob, place: Place, log: list[str]) -> Made:
     macros = partition.macros
     with stage("feature memory"):
         stored = PlannedMaps(macros, partition.written(), partition.read(), places)
-        borders = NO_BORDERS
-        if settings.padding == "stored":
-            borders, told = borders_of(macros, places)
-            log += told
+        stores = settings.padding == "stored"
+        borders = borders_of(macros, places, log) if stores else NO_BORDERS
         regions = plan_memory(stored, shape.columns, shape.map_vectors, settings.reuse, borders)
-        log += memory_log(regions, shape.columns) + border_log(regions, shape.columns)
+        log_memory(regions, shape.columns, log)
     with stage("weight memory"):
         weights = plan_weights(macros, shape, settings.weights)
     with stage("instructions"):

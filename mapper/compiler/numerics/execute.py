@@ -1,29 +1,33 @@
-"""Graph execution; the function of each node is looked up by operator class."""
+"""Graph execution by the rule of an arithmetic.
+
+Nodes of the host are single-node models that ONNX Runtime runs.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph, View
-from mapper.compiler.ir.node import Host, Node, Operator, Slice
+from mapper.compiler.ir.node import Host, Node
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.numerics.hosted import session_of, views_of
 from mapper.errors import MapperError
 from storage.errors import BadInputError
+from storage.formats.layers.onnxruns import NodeSession, model_of_node
 
 Data = NDArray[Any]
 Rule = Callable[[Node, list[Data]], Data | list[Data]]
 """Computes a node from its inputs: returns an array, or one per output."""
-Rules = Mapping[type[Operator], Rule]
 
 
 def run_graph(
-    graph: Graph, feeds: Mapping[Tensor, Data], rules: Rules, keep: Iterable[Tensor]
+    graph: Graph, feeds: Mapping[Tensor, Data], rule: Rule, keep: Iterable[Tensor]
 ) -> dict[Tensor, Data]:
     """Run a graph and return the data of some tensors, shape (frames, ...) each.
 
@@ -46,7 +50,7 @@ def run_graph(
             tensor.value if tensor.value is not None else data[tensor] for tensor in node.inputs
         ]
         with np.errstate(over="ignore", invalid="ignore"):  # callers check for both
-            made = results(node, taken, rules, next(iter(feeds.values())).shape[0])
+            made = results(node, taken, rule, next(iter(feeds.values())).shape[0])
         data |= zip(node.outputs, made, strict=True)
         for tensor in node.inputs:
             if last[tensor] == at and tensor not in kept:
@@ -54,11 +58,30 @@ def run_graph(
     return {tensor: data[tensor] for tensor in kept}
 
 
-def results(node: Node, taken: list[Data], rules: Rules, frames: int = 1) -> list[Data]:
+def results(node: Node, taken: list[Data], rule: Rule, frames: int = 1) -> list[Data]:
     """Return the outputs of a node; nodes with constant inputs only are repeated for all frames."""
-    found = rules[type(node.operator)](node, taken)
+    found = rule(node, taken)
     made = found if isinstance(found, list) else [found]
     return made if node.inputs else [np.repeat(one, frames, 0) for one in made]
+
+
+def run_chain(
+    nodes: Iterable[Node], given: Callable[[Tensor], Data], rule: Rule, frames: int = 1
+) -> list[Data]:
+    """Run nodes in sequence; return the outputs of the last one.
+
+    given : returns the data of a tensor that none of them computes
+    """
+    data: dict[Tensor, Data] = {}
+    made: list[Data] = []
+    for node in nodes:
+        taken = [
+            one.value if one.value is not None else data[one] if one in data else given(one)
+            for one in node.inputs
+        ]
+        made = results(node, taken, rule, frames)
+        data |= zip(node.outputs, made, strict=True)
+    return made
 
 
 def on_host(node: Node, inputs: list[Data]) -> list[Data]:
@@ -92,21 +115,21 @@ def _stored(view: View, array: Data, operator: Host) -> Data:
     return whole.transpose(np.argsort(view.order))
 
 
-def concatenated(node: Node, inputs: list[Data]) -> Data:
-    return np.concatenate(inputs, node.operator.axis)  # type: ignore[attr-defined]
-
-
-def sliced(node: Node, inputs: list[Data]) -> Data:
-    operator = node.operator
-    assert isinstance(operator, Slice)
-    size = node.output.shape[operator.axis]
-    places = [slice(None)] * 4
-    places[operator.axis] = slice(operator.first, operator.first + size)
-    return inputs[0][tuple(places)]
-
-
-def copied(node: Node, inputs: list[Data]) -> Data:
-    return inputs[0]
+def moved(node: Node, inputs: list[Data]) -> Data:
+    """Return the result of a node that only moves numbers."""
+    match node.operator:
+        case op.Concat(axis):
+            return np.concatenate(inputs, axis)
+        case op.Slice(axis, first):
+            part = slice(first, first + node.output.shape[axis])
+            return inputs[0][(*[slice(None)] * axis, part)]
+        case op.Copy():
+            return inputs[0]
+        case op.Unfold():
+            return inputs[0].reshape(len(inputs[0]), *node.output.shape[1:])
+        case op.Upsample(rows, columns):
+            return inputs[0].repeat(rows, 1).repeat(columns, 2)
+    raise TypeError(f"no rule computes {node.label}")
 
 
 MOST_FRAMES = 16
@@ -120,3 +143,32 @@ def batches(graph: Graph, feeds: Mapping[Tensor, Data]) -> Iterator[tuple[int, d
     frames = next(iter(feeds.values())).shape[0]
     for at in range(0, frames, step):
         yield at, {tensor: data[at : at + step] for tensor, data in feeds.items()}
+
+
+_sessions: WeakKeyDictionary[Host, NodeSession] = WeakKeyDictionary()
+
+
+def views_of(operator: Host) -> list[tuple[str, View]]:
+    """Return the non-constant inputs of a node with their names, in order."""
+    pairs = zip(operator.node.proto.input, operator.given, strict=True)
+    return [(name, one) for name, one in pairs if isinstance(one, View)]
+
+
+def model_of(operator: Host, any_shape: bool = False) -> bytes:
+    """Return a node as a serialised model with constants; any_shape : leave input shapes open"""
+    pairs = list(zip(operator.node.proto.input, operator.given, strict=True))
+    constants = {name: one for name, one in pairs if isinstance(one, np.ndarray)}
+    inputs = {
+        name: (operator.kind(number), None if any_shape else one.shape)
+        for number, (name, one) in enumerate(pairs)
+        if isinstance(one, View)
+    }
+    return model_of_node(operator.node.proto, inputs, constants, operator.opsets)
+
+
+def session_of(operator: Host) -> NodeSession:
+    """Return the session of a node, which is cached."""
+    found = _sessions.get(operator)
+    if found is None:
+        found = _sessions[operator] = NodeSession(model_of(operator))
+    return found

@@ -4,98 +4,47 @@ from __future__ import annotations
 
 import numpy as np
 
-from mapper.compiler.ir.node import (
-    Activation,
-    Add,
-    Affine,
-    Concat,
-    Conv,
-    Dense,
-    Host,
-    Levels,
-    Node,
-    PadMap,
-    Pool,
-    Sign,
-    Slice,
-    Upsample,
-)
-from mapper.compiler.numerics.binary import applied, signs, steps_of
-from mapper.compiler.numerics.execute import Data, Rules, concatenated, on_host, sliced
+from mapper.compiler.ir import node as op
+from mapper.compiler.ir.node import Node
+from mapper.compiler.numerics.binary import applied, levels_of, signs, steps_of
+from mapper.compiler.numerics.execute import Data, Rule, moved, on_host
 from mapper.compiler.numerics.formulas import dequantise
-from mapper.compiler.numerics.levels import levels_of
 from mapper.compiler.numerics.windows import convolve, kernel_of, pixels, windows
 
 
-def conv(node: Node, inputs: list[Data]) -> Data:
-    window, groups = kernel_of(node.operator, inputs[1])
-    sums = convolve(inputs[0], inputs[1], window, groups, 0.0)
-    return sums + inputs[2] if len(inputs) > 2 else sums
+def _computed(node: Node, inputs: list[Data]) -> Data | list[Data]:
+    if isinstance(node.operator, op.Host):
+        return on_host(node, inputs)
+    x, *rest = inputs
+    match node.operator:
+        case op.Conv() | op.Dense():
+            sums = convolve(x, rest[0], *kernel_of(node.operator, rest[0]), 0.0)
+            return sums + rest[1] if len(rest) > 1 else sums
+        case op.Pool("max", window):
+            return np.asarray(windows(x, window, -np.inf).max((4, 5)))
+        case op.Pool(_, window, count_pad):
+            means = windows(x, window, 0.0).sum((4, 5), dtype=np.float32)
+            if count_pad:
+                return np.asarray(means / np.float32(window.size[0] * window.size[1]))
+            count = pixels(x.shape[1], x.shape[2], window)
+            return np.asarray(means / count[None, :, :, None].astype(np.float32))
+        case op.Activation(slope, low, high):
+            slopes = rest[0] if rest else np.float32(slope)
+            return np.clip(np.where(x < 0, x * slopes, x), low, high).astype(x.dtype)
+        case op.Affine():
+            factor, offset = (one.astype(x.dtype) for one in rest)
+            return x * factor + offset
+        case op.Add():
+            return x + rest[0]
+        case op.Sign(scale):
+            return (signs(applied(steps_of(node), x)) * scale).astype(x.dtype)
+        case op.Levels() as how:
+            return dequantise(levels_of(x, steps_of(node), how), how.scale, how.stored_zero)
+        case op.PadMap(pad, value):
+            around = ((0, 0), (pad.top, pad.bottom), (pad.left, pad.right), (0, 0))
+            return np.pad(x, around, constant_values=value)
+    return moved(node, inputs)
 
 
-def pool(node: Node, inputs: list[Data]) -> Data:
-    operator = node.operator
-    assert isinstance(operator, Pool)
-    if operator.kind == "max":
-        return np.asarray(windows(inputs[0], operator.window, -np.inf).max((4, 5)))
-    sums = windows(inputs[0], operator.window, 0.0).sum((4, 5), dtype=np.float32)
-    if operator.count_pad:
-        return np.asarray(sums / np.float32(operator.window.size[0] * operator.window.size[1]))
-    count = pixels(inputs[0].shape[1], inputs[0].shape[2], operator.window)
-    return np.asarray(sums / count[None, :, :, None].astype(np.float32))
-
-
-def activation(node: Node, inputs: list[Data]) -> Data:
-    operator = node.operator
-    assert isinstance(operator, Activation)
-    x = inputs[0]
-    slope = inputs[1] if len(inputs) > 1 else np.float32(operator.slope)
-    return np.clip(np.where(x < 0, x * slope, x), operator.low, operator.high).astype(x.dtype)
-
-
-def affine(_: Node, inputs: list[Data]) -> Data:
-    x, factor, offset = inputs
-    return x * factor.astype(x.dtype) + offset.astype(x.dtype)
-
-
-def sign(node: Node, inputs: list[Data]) -> Data:
-    assert isinstance(node.operator, Sign)
-    found = signs(applied(steps_of(node), inputs[0])) * node.operator.scale
-    return found.astype(inputs[0].dtype)
-
-
-def levels(node: Node, inputs: list[Data]) -> Data:
-    how = node.operator
-    assert isinstance(how, Levels)
-    stored = levels_of(inputs[0], steps_of(node), how)
-    return dequantise(stored, how.scale, how.stored_zero)
-
-
-def upsample(node: Node, inputs: list[Data]) -> Data:
-    assert isinstance(node.operator, Upsample)
-    return inputs[0].repeat(node.operator.rows, 1).repeat(node.operator.columns, 2)
-
-
-def pad(node: Node, inputs: list[Data]) -> Data:
-    operator = node.operator
-    assert isinstance(operator, PadMap)
-    t, b, left, right = operator.pad
-    around = ((0, 0), (t, b), (left, right), (0, 0))
-    return np.pad(inputs[0], around, constant_values=operator.value)
-
-
-FLOATING: Rules = {
-    Conv: conv,
-    Dense: conv,
-    Pool: pool,
-    Activation: activation,
-    Affine: affine,
-    Add: lambda _, inputs: inputs[0] + inputs[1],
-    Concat: concatenated,
-    Slice: sliced,
-    Sign: sign,
-    Levels: levels,
-    Upsample: upsample,
-    PadMap: pad,
-    Host: on_host,
-}
+FLOATING: Rule = _computed
+"""Computes a node of real numbers."""

@@ -1,7 +1,8 @@
 """Integer reference of the operators, which programs are compared with.
 
 Frames are int64. Products are summed in float64, which is exact for integers up to 2^53
-(accumulators are bounded by 2^47), or in float32 if a layer's sums stay below 2^24.
+(accumulators are bounded by 2^47), or in float32 if a layer's sums stay below 2^24. Graphs that mix
+real numbers and stored integers use the rules of both.
 """
 
 from __future__ import annotations
@@ -10,31 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from mapper.compiler.ir.node import (
-    Add,
-    Clamp,
-    Concat,
-    Conv,
-    Copy,
-    Dense,
-    Host,
-    Node,
-    Pool,
-    Quantise,
-    Requantise,
-    Sign,
-    Slice,
-    Threshold,
-    Unfold,
-    Upsample,
-    WindowColumns,
-    Windows,
-)
-from mapper.compiler.numerics.binary import Thresholds, signs
-from mapper.compiler.numerics.execute import Data, Rules, concatenated, copied, on_host, sliced
-from mapper.compiler.numerics.floating import upsample
-from mapper.compiler.numerics.formulas import added, quantise, real_numbers, requantise
-from mapper.compiler.numerics.levels import stored_input
+from mapper.compiler.ir import node as op
+from mapper.compiler.ir.node import Node
+from mapper.compiler.numerics.binary import Thresholds, signs, stored_input
+from mapper.compiler.numerics.execute import Data, Rule, moved, on_host
+from mapper.compiler.numerics.floating import FLOATING
+from mapper.compiler.numerics.formulas import added, dequantise, quantise, real_numbers, requantise
 from mapper.compiler.numerics.windows import (
     columns_of_windows,
     convolve,
@@ -45,14 +27,48 @@ from mapper.compiler.numerics.windows import (
 )
 
 
-def conv(node: Node, inputs: list[Data]) -> Data:
-    """Return sums with a bias that includes the input's zero point; padding is the zero point."""
-    window, groups = kernel_of(node.operator, inputs[1])
-    zero_point = node.inputs[0].zero_point
-    maps = inputs[0].astype(_exact(inputs[0], inputs[1], zero_point))
-    sums = convolve(maps, inputs[1], window, groups, zero_point).astype(np.int64)
-    sums += inputs[2]
-    return sums
+def _computed(node: Node, inputs: list[Data]) -> Data | list[Data]:
+    """Return the result of a node of integers. Padding is the zero point of the input."""
+    if isinstance(node.operator, op.Host):
+        pairs = zip(node.inputs, inputs, strict=True)
+        return on_host(node, [
+            data if tensor.type == "float32" else real_numbers(data, tensor)
+            for tensor, data in pairs
+        ])  # fmt: skip
+    (x, *rest), tensor, made = inputs, node.inputs[0], node.output
+    match node.operator:
+        case op.Conv() | op.Dense():  # the bias includes the zero point of the input
+            maps = x.astype(_exact(x, rest[0], tensor.zero_point))
+            window, groups = kernel_of(node.operator, rest[0])
+            sums = convolve(maps, rest[0], window, groups, tensor.zero_point).astype(np.int64)
+            sums += rest[1]
+            return sums
+        case op.Pool("max", window):
+            return np.asarray(windows(x, window, tensor.low).max((4, 5)))
+        case op.Pool(_, window):  # sums over the pixels without their zero points
+            count = pixels(x.shape[1], x.shape[2], window)[None, :, :, None]
+            return np.asarray(windows(x, window, 0).sum((4, 5)) - count * tensor.zero_point)
+        case op.Windows(window):
+            return pixels_of_windows(x, window, tensor.zero_point)
+        case op.WindowColumns(window):
+            return columns_of_windows(x, window, tensor.zero_point)
+        case op.Requantise(how):
+            return requantise(x, how)
+        case op.Threshold(least, flip):
+            return Thresholds(least, flip).bits(x)
+        case op.Sign():
+            return signs(x, tensor.zero_point)
+        case op.Add(factors, low, high, rounding):
+            assert factors is not None
+            return added(x, rest[0], factors, made.zero_point, low, high, rounding)
+        case op.Clamp(low, high):
+            return np.clip(x, low, high)
+        case op.Quantise(None):
+            return quantise(x, made.scale, made.zero_point, made.bits)
+        case op.Quantise(levels):
+            assert levels is not None
+            return stored_input(Node(levels, node.inputs, [made], node.sources), x)
+    return moved(node, inputs)
 
 
 def _exact(maps: Data, weights: Data, zero_point: int) -> type[np.floating[Any]]:
@@ -62,91 +78,20 @@ def _exact(maps: Data, weights: Data, zero_point: int) -> type[np.floating[Any]]
     return np.float32 if most * int(sums.max(initial=0)) < 1 << 24 else np.float64
 
 
-def pool(node: Node, inputs: list[Data]) -> Data:
-    """Return maxima; or, for averages, sums over the pixels without their zero points."""
-    operator, tensor = node.operator, node.inputs[0]
-    assert isinstance(operator, Pool)
-    if operator.kind == "max":
-        return np.asarray(windows(inputs[0], operator.window, tensor.low).max((4, 5)))
-    sums = windows(inputs[0], operator.window, 0).sum((4, 5))
-    count = pixels(inputs[0].shape[1], inputs[0].shape[2], operator.window)
-    return np.asarray(sums - count[None, :, :, None] * tensor.zero_point)
+ALWAYS_REAL = op.Activation | op.Affine | op.Levels | op.PadMap
+EITHER = op.Add | op.Concat | op.Conv | op.Dense | op.Pool | op.Sign | op.Slice | op.Upsample
 
 
-def made_windows(node: Node, inputs: list[Data]) -> Data:
-    """Return the pixels of each window; padding is the zero point."""
-    assert isinstance(node.operator, Windows)
-    return pixels_of_windows(inputs[0], node.operator.window, node.inputs[0].zero_point)
+def _mixed(node: Node, inputs: list[Data]) -> Data | list[Data]:
+    """Return the result of a node of real numbers or integers, by the type of its input."""
+    if isinstance(node.operator, op.Dequantise):
+        return dequantise(inputs[0], node.inputs[0].scale, node.inputs[0].zero_point)
+    real = isinstance(node.operator, EITHER) and node.inputs[0].type == "float32"
+    rule = FLOATING if real or isinstance(node.operator, ALWAYS_REAL) else INTEGER
+    return rule(node, inputs)
 
 
-def made_columns(node: Node, inputs: list[Data]) -> Data:
-    """Return the pixels of each window in the order of the window unit."""
-    assert isinstance(node.operator, WindowColumns)
-    return columns_of_windows(inputs[0], node.operator.window, node.inputs[0].zero_point)
-
-
-def unfolded(node: Node, inputs: list[Data]) -> Data:
-    """Return columns in the channels of a pixel as pixels."""
-    return inputs[0].reshape(len(inputs[0]), *node.output.shape[1:])
-
-
-def requantised(node: Node, inputs: list[Data]) -> Data:
-    assert isinstance(node.operator, Requantise)
-    return requantise(inputs[0], node.operator.how)
-
-
-def thresholded(node: Node, inputs: list[Data]) -> Data:
-    """Return +1 and -1 from sums."""
-    assert isinstance(node.operator, Threshold)
-    return Thresholds(node.operator.least, node.operator.flip).bits(inputs[0])
-
-
-def add(node: Node, inputs: list[Data]) -> Data:
-    how, made = node.operator, node.output
-    assert isinstance(how, Add)
-    assert how.factors is not None
-    a, b = inputs
-    return added(a, b, how.factors, made.zero_point, how.low, how.high, how.rounding)
-
-
-def clamp(node: Node, inputs: list[Data]) -> Data:
-    assert isinstance(node.operator, Clamp)
-    return np.clip(inputs[0], node.operator.low, node.operator.high)
-
-
-def of_real_numbers(node: Node, inputs: list[Data]) -> Data:
-    made, operator = node.output, node.operator
-    assert isinstance(operator, Quantise)
-    if operator.levels is not None:
-        return stored_input(Node(operator.levels, node.inputs, [made], node.sources), inputs[0])
-    return quantise(inputs[0], made.scale, made.zero_point, made.bits)
-
-
-def on_real_numbers(node: Node, inputs: list[Data]) -> list[Data]:
-    """Run a host node on the real numbers of stored integers."""
-    pairs = zip(node.inputs, inputs, strict=True)
-    real = [
-        data if tensor.type == "float32" else real_numbers(data, tensor) for tensor, data in pairs
-    ]
-    return on_host(node, real)
-
-
-INTEGER: Rules = {
-    Conv: conv,
-    Dense: conv,
-    Pool: pool,
-    Requantise: requantised,
-    Threshold: thresholded,
-    Sign: lambda node, inputs: signs(inputs[0], node.inputs[0].zero_point),
-    Add: add,
-    Clamp: clamp,
-    Concat: concatenated,
-    Slice: sliced,
-    Copy: copied,
-    Unfold: unfolded,
-    Upsample: upsample,
-    Quantise: of_real_numbers,
-    Host: on_real_numbers,
-    Windows: made_windows,
-    WindowColumns: made_columns,
-}
+INTEGER: Rule = _computed
+"""Computes a node of integers."""
+MIXED: Rule = _mixed
+"""Computes a node of real numbers or integers; nodes that convert between them are explicit."""

@@ -24,7 +24,7 @@ from mapper.compiler.ir.node import Host, Node, Quantise, Windows
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.numerics.binary import steps_of
-from mapper.compiler.numerics.hosted import model_of, views_of
+from mapper.compiler.numerics.execute import model_of, views_of
 from mapper.compiler.partition.functions import Partition
 from mapper.compiler.partition.packing import PackingLists, packing_lists, parts_of
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from mapper.compiler.ir.graph import View
 from mapper.compiler.ir.node import Levels, Node, Operator, Sign, Window
 from mapper.compiler.ir.tensor import BITS, Pad, Tensor
+from mapper.compiler.numerics.binary import stored_input
 from mapper.compiler.numerics.formulas import dequantise, quantise, real_numbers
-from mapper.compiler.numerics.levels import stored_input
 from mapper.compiler.numerics.windows import pixels_of_windows
 from mapper.compiler.partition.hostplan import Step
 from mapper.errors import MapperError

@@ -7,28 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph, View
-from mapper.compiler.ir.node import (
-    Activation,
-    Add,
-    Clamp,
-    Concat,
-    Conv,
-    Dense,
-    Host,
-    Levels,
-    Node,
-    Operator,
-    Pool,
-    Quantise,
-    Requantise,
-    Sign,
-    Slice,
-    Threshold,
-    Upsample,
-)
+from mapper.compiler.ir.node import Node, Operator
 from mapper.compiler.ir.requantisation import Requantisation
 from mapper.compiler.ir.tensor import Tensor, Type
 from mapper.compiler.numerics.binary import thresholds
@@ -48,10 +30,16 @@ from mapper.compiler.quantisation.exact import (
 from mapper.compiler.quantisation.layers import (
     ACCUMULATOR,
     WeightLayer,
+    bounds_of,
+    constants_of,
+    finite_weights,
+    mean_nodes,
+    real_bias,
+    requantised,
     require_whole_sums,
     scales_for_bias,
+    slope_of,
 )
-from mapper.compiler.quantisation.operators import bounds_of, mean_nodes, requantised, slope_of
 from mapper.compiler.quantisation.parameters import Precision, Scaling, quantised_weights
 from mapper.compiler.quantisation.ranges import Ends, Range
 from mapper.compiler.quantisation.scales import ScalePlan, is_mean
@@ -84,7 +72,7 @@ class Converter(ScalePlan):
             self.made.inputs[name] = view._replace(tensor=self._store(view.tensor, scales))
         own = {id(node) for node in self.own_nodes()}
         for node in self.source.nodes:
-            if isinstance(node.operator, Host):
+            if isinstance(node.operator, op.Host):
                 self._host(node, scales)
             elif id(node) in own:
                 follower = self.covered[id(node)]
@@ -117,21 +105,20 @@ class Converter(ScalePlan):
 
     def _view(self, view: View) -> View:
         """Return a view of stored integers, or of real numbers that the host computed."""
-        maker = self.source.maker(view.tensor)
-        if maker is not None and isinstance(maker.operator, Host):
+        if self.source.maker(view.tensor, op.Host) is not None:
             return view
         return view._replace(tensor=self.stored[view.tensor])
 
     def _host(self, node: Node, scales: dict[Tensor, Scaling]) -> None:
         operator = node.operator
-        assert isinstance(operator, Host)
+        assert isinstance(operator, op.Host)
         given = tuple(self._view(one) if isinstance(one, View) else one for one in operator.given)
         inputs = [one.tensor for one in given if isinstance(one, View)]
         made = replace(operator, given=given)
         self.made.nodes.append(Node(made, inputs, node.outputs, node.sources))
         for tensor in self.from_host(node):
             stored = self._store(tensor, scales)
-            self.made.nodes.append(Node(Quantise(), [tensor], [stored], node.sources))
+            self.made.nodes.append(Node(op.Quantise(), [tensor], [stored], node.sources))
 
     def _convert(
         self, node: Node, follower: Node | None, result: Tensor, sources: tuple[str, ...]
@@ -140,32 +127,29 @@ class Converter(ScalePlan):
             return
         low, high = bounds_of(follower, result)
         inputs = [self.stored[tensor] for tensor in node.inputs if tensor.value is None]
-        if isinstance(node.operator, Conv | Dense):
+        if isinstance(node.operator, op.Conv | op.Dense):
             self._conv(node, follower, result, sources)
-        elif isinstance(node.operator, Add):
+        elif isinstance(node.operator, op.Add):
             a, b = ((tensor.scale, tensor.zero_point) for tensor in inputs)
             bits = max(result.bits, *(tensor.bits for tensor in inputs))
             factors = add_factors(a, b, result.scale, bits, node.label)
-            made = Add(factors, low, high, self.precision.rounding)
+            made = op.Add(factors, low, high, self.precision.rounding)
             self.made.nodes.append(Node(made, inputs, [result], sources))
         elif is_mean(node):
-            operator = node.operator
-            assert isinstance(operator, Pool)
-            rounding = self.precision.rounding
             self.made.nodes += mean_nodes(
-                operator, inputs[0], result, (low, high), rounding, sources
+                node.operator, inputs[0], result, (low, high), self.precision.rounding, sources
             )
-        elif isinstance(node.operator, Activation):
+        elif isinstance(node.operator, op.Activation):
             if len(node.inputs) > 1 or node.operator.slope not in (0.0, 1.0):
                 raise MapperError(f"{node.label}: a leaky activation needs a convolution before it")
             low, high = bounds_of(node, result)
             if inputs[0].same_scale(result):
-                made_ = Node(Clamp(low, high), inputs, [result], sources)
+                made_ = Node(op.Clamp(low, high), inputs, [result], sources)
             else:
                 rounding = self.precision.rounding
                 made_ = requantised(inputs[0], result, (low, high), sources, rounding)
             self.made.nodes.append(made_)
-        elif isinstance(node.operator, Pool | Concat | Slice | Upsample):
+        elif isinstance(node.operator, op.Pool | op.Concat | op.Slice | op.Upsample):
             inputs = [self._rescaled(data, result, sources) for data in inputs]
             self.made.nodes.append(Node(node.operator, inputs, [result], sources))
         else:
@@ -184,11 +168,11 @@ class Converter(ScalePlan):
 
     def _exact(self, node: Node, result: Tensor, sources: tuple[str, ...]) -> bool:
         """Convert a node that makes signs, or sums of levels; return whether it was one."""
-        if isinstance(node.operator, Sign | Levels):
+        if isinstance(node.operator, op.Sign | op.Levels):
             data = self.stored[node.inputs[0]]
             if data.type == "float32":
                 taken = [data, *node.inputs[1:]]
-                self.made.nodes.append(Node(Quantise(node.operator), taken, [result], sources))
+                self.made.nodes.append(Node(op.Quantise(node.operator), taken, [result], sources))
                 return True
             unit = np.full(data.channels, data.scale)
             bounds = np.full(data.channels, max(-data.low, data.high))
@@ -197,15 +181,11 @@ class Converter(ScalePlan):
         chain, found = self.exact.chains.get(id(node)), self.exact.kernels(node)
         if chain is None and (found is None or slope_of(self.covered[id(node)]) is not None):
             return False
-        data, weights, bias = self.stored[node.inputs[0]], node.inputs[1], np.zeros(())
-        assert weights.value is not None
-        if not np.isfinite(weights.value).all():
-            raise MapperError(f"{node.label}: its weights are not finite")
+        data, weights = self.stored[node.inputs[0]], finite_weights(node)
         if found is None:
-            stored, scales = quantised_weights(weights.value, data.bits, self.precision.per_channel)
+            stored, scales = quantised_weights(weights, data.bits, self.precision.per_channel)
             found = stored, scales.astype(np.float64)
-        if len(node.inputs) > 2:
-            bias = np.asarray(node.inputs[2].value, np.float64)
+        bias = real_bias(node)
         stored, unit = found[0], data.scale * found[1]
         whole = folded_bias(np.zeros(stored.shape[0]), stored, data.zero_point)
         bounds = require_whole_sums(stored, whole, data.bits, node.label)
@@ -214,11 +194,7 @@ class Converter(ScalePlan):
         self.made.nodes.append(
             Node(
                 node.operator,
-                [
-                    data,
-                    Tensor(weights.name, stored.shape, data.type, value=stored),
-                    Tensor(f"{node.sources[0]}.bias", whole.shape, "int32", value=whole),
-                ],
+                [data, *constants_of(node, stored, whole, data.type, "int32")],
                 [last],
                 node.sources,
             )
@@ -237,7 +213,7 @@ class Converter(ScalePlan):
             how = Requantisation(
                 factor, result.zero_point, low, high, self.precision.rounding, offset=offset
             )
-            self.made.nodes.append(Node(Requantise(how), [sums], [result], sources))
+            self.made.nodes.append(Node(op.Requantise(how), [sums], [result], sources))
         return True
 
     def _end(
@@ -249,12 +225,12 @@ class Converter(ScalePlan):
         """
         steps = end_steps(end, unit, bias)
         made: Operator
-        if isinstance(end.operator, Sign):
-            made = Threshold(*thresholds(steps, end.label))
+        if isinstance(end.operator, op.Sign):
+            made = op.Threshold(*thresholds(steps, end.label))
         else:
-            assert isinstance(end.operator, Levels)
+            assert isinstance(end.operator, op.Levels)
             how = as_requantisation(steps, end.operator, end.label)
-            made = Requantise(how)
+            made = op.Requantise(how)
             if told := differences(how, steps, end.operator, bounds):
                 self.notes.append(f"{end.label}: {told}")
         self.made.nodes.append(Node(made, [where[0]], [where[1]], end.sources))
@@ -263,15 +239,9 @@ class Converter(ScalePlan):
         self, node: Node, follower: Node | None, result: Tensor, sources: tuple[str, ...]
     ) -> None:
         data = self.stored[node.inputs[0]]
-        weights, bits = node.inputs[1], data.bits
-        assert weights.value is not None
-        if not np.isfinite(weights.value).all():
-            raise MapperError(f"{node.label}: its weights are not finite")
-        stored, scales = quantised_weights(weights.value, bits, self.precision.per_channel)
-        bias: NDArray[Any] = np.zeros(stored.shape[0])
-        if len(node.inputs) > 2:
-            assert node.inputs[2].value is not None
-            bias = node.inputs[2].value.astype(np.float64)
+        weights, bits = finite_weights(node), data.bits
+        stored, scales = quantised_weights(weights, bits, self.precision.per_channel)
+        bias = real_bias(node)
         least = scales_for_bias(bias, data, result, stored[0].size)
         coarser = int((least > scales).sum())
         # Channels without effect, as training leaves them, would need a shift beyond the largest.
@@ -279,14 +249,14 @@ class Converter(ScalePlan):
         # limit.
         least = np.maximum(least, 2 * LEAST_FACTOR * result.scale / data.scale)
         if self.precision.per_channel and (least > scales).any():
-            stored, scales = quantised_weights(weights.value, bits, True, least)
+            stored, scales = quantised_weights(weights, bits, True, least)
             if coarser and stored.any():
                 self.notes.append(
                     f"{node.label}: weights of some channels ({coarser}) are tiny compared with "
                     "their bias and get larger steps, so that the bias fits an accumulator"
                 )
         if not stored.any():
-            largest = float(np.abs(weights.value).max(initial=0))
+            largest = float(np.abs(weights).max(initial=0))
             self.notes.append(
                 f"layer {node.sources[0]!r}: its weights "
                 + (f"of {largest:.3g} or less quantise to zero" if largest else "are zero")
@@ -299,10 +269,7 @@ class Converter(ScalePlan):
         whole = folded_bias(half_away(bias), stored, data.zero_point)
         wide: Type = "int32" if bits == 8 else "int64"
         sums = Tensor(f"{result.name}.sums", node.output.shape, wide)
-        constants = [
-            Tensor(weights.name, stored.shape, data.type, value=stored),
-            Tensor(f"{node.sources[0]}.bias", whole.shape, wide, value=whole),
-        ]
+        constants = constants_of(node, stored, whole, data.type, wide)
         conv = Node(node.operator, [data, *constants], [sums], sources)
         low, high = bounds_of(follower, result)
         slope, rounding = slope_of(follower), self.precision.rounding
@@ -311,7 +278,7 @@ class Converter(ScalePlan):
             whole = whole + half_away(zero_point * result.scale / unit)
             zero_point = 0
         how = Requantisation(multiplier(0.0, node.label), zero_point, low, high, rounding)
-        requantise = Node(Requantise(how), [sums], [result], sources)
+        requantise = Node(op.Requantise(how), [sums], [result], sources)
         layer = WeightLayer(self.result(node), conv, requantise, unit, slope)
         layer.set_bias(whole)
         self.layers.append(layer)

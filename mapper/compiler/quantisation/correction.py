@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.numerics.execute import MOST_FRAMES, Data, batches, results, run_graph
+from mapper.compiler.numerics.execute import MOST_FRAMES, Data, batches, run_chain, run_graph
 from mapper.compiler.numerics.formulas import half_away, quantise
-from mapper.compiler.numerics.mixed import MIXED
-from mapper.compiler.numerics.reference import INTEGER
+from mapper.compiler.numerics.reference import INTEGER, MIXED
 from mapper.compiler.quantisation.layers import WeightLayer
 
 Means = NDArray[np.float64]
@@ -132,25 +131,16 @@ class _Walk:
 
     def _made(self, nodes: Sequence[Node], at: int) -> list[Data]:
         """Return the results of a chain of nodes for some frames."""
-        some: dict[Tensor, Data] = {}
-        made: list[Data] = []
-        for node in nodes:
-            taken = [self._taken(one, some, at) for one in node.inputs]
-            made = results(node, taken, INTEGER, min(MOST_FRAMES, self._frames - at))
-            some |= zip(node.outputs, made, strict=True)
-        return made
+
+        def given(tensor: Tensor) -> Data:
+            data = self._data[tensor][at : at + MOST_FRAMES]
+            return data if tensor.type == "float32" else data.astype(np.int64)
+
+        return run_chain(nodes, given, INTEGER, min(MOST_FRAMES, self._frames - at))
 
     def _real(self, tensor: Tensor, total: Means) -> Means:
         mean = total / (self._frames * tensor.height * tensor.width)
         return np.asarray(tensor.scale * (mean - tensor.zero_point))
-
-    def _taken(self, tensor: Tensor, some: Mapping[Tensor, Data], at: int) -> Data:
-        if tensor.value is not None:
-            return tensor.value
-        if tensor in some:
-            return some[tensor]
-        data = self._data[tensor][at : at + MOST_FRAMES]
-        return data if tensor.type == "float32" else data.astype(np.int64)
 
     def forget(self, at: int) -> None:
         """Delete data that no node after this one reads."""

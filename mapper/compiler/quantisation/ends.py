@@ -40,12 +40,12 @@ def settle_host(graph: Graph) -> None:
 
     Numbers that the host itself quantised are rounded and stay real.
     """
-    for node in [one for one in graph.nodes if isinstance(one.operator, Dequantise)]:
+    for node in graph.nodes_of(Dequantise):
         data, real = node.inputs[0], node.output
-        maker = graph.maker(data)
+        maker = graph.maker(data, Quantise)
         if any(not isinstance(user.operator, Host) for user in graph.users(real)):
             continue
-        if maker is not None and isinstance(maker.operator, Quantise):
+        if maker is not None:
             _round_on_host(graph, maker, node)
             continue
         graph.remove(node, data)

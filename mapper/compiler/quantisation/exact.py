@@ -13,32 +13,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import (
-    Activation,
-    Affine,
-    Concat,
-    Conv,
-    Dense,
-    Host,
-    Levels,
-    Node,
-    Pool,
-    Sign,
-    Slice,
-    Upsample,
-)
+from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.requantisation import Multiplier, Requantisation
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.numerics.binary import TOLERANCE, Steps, kernel_signs, steps_of
+from mapper.compiler.numerics.binary import TOLERANCE, Steps, kernel_signs, levels_of, steps_of
 from mapper.compiler.numerics.formulas import multiplier, requantise
-from mapper.compiler.numerics.levels import levels_of
 from mapper.compiler.quantisation.parameters import Scaling
 
 MOST_OFFSET = (1 << 31) - 1
 MOST_LEVEL = 127  # largest weight in levels
 MOST_TRIED = 1 << 22  # sums tried per layer: channels times values
-ENDS = Sign | Levels
 
 Kernels = tuple[NDArray[np.int64], NDArray[np.float64]]
 """Integer weights, and the real number that 1 stands for, per output."""
@@ -68,16 +54,16 @@ class ExactLayers:
         self.chains = {
             id(node): chain
             for node in graph.nodes
-            if isinstance(node.operator, Conv | Dense) and (chain := _chain(graph, node))
+            if isinstance(node.operator, op.Conv | op.Dense) and (chain := _chain(graph, node))
         }
         self.scales: dict[Tensor, Scaling] = {}
         for node in graph.nodes:
             found = {self.scales.get(tensor) for tensor in node.inputs}
-            pool = isinstance(node.operator, Pool) and node.operator.kind == "max"
-            moves = isinstance(node.operator, Concat | Slice | Upsample) or pool
-            if isinstance(node.operator, ENDS):
+            moves = isinstance(node.operator, op.Concat | op.Slice | op.Upsample)
+            moves |= node.is_max_pool
+            if isinstance(node.operator, op.ENDS):
                 scale = node.operator.scale
-                zero = 0 if isinstance(node.operator, Sign) else node.operator.stored_zero
+                zero = 0 if isinstance(node.operator, op.Sign) else node.operator.stored_zero
                 self.scales[node.output] = Scaling(scale, zero)
                 continue
             scaling = next(iter(found)) if len(found) == 1 else None
@@ -87,7 +73,7 @@ class ExactLayers:
             view.tensor
             for view in graph.inputs.values()
             if graph.users(view.tensor)
-            and all(isinstance(node.operator, ENDS) for node in graph.users(view.tensor))
+            and all(isinstance(node.operator, op.ENDS) for node in graph.users(view.tensor))
         }
 
     def covered(self) -> set[int]:
@@ -99,7 +85,7 @@ class ExactLayers:
 
         They exist for layers that read levels, or whose signs come from kernels of one magnitude.
         """
-        if not isinstance(node.operator, Conv | Dense):
+        if not isinstance(node.operator, op.Conv | op.Dense):
             return None
         weights, taken = node.inputs[1].value, node.inputs[0] in self.scales
         if weights is None or not (taken or id(node) in self.chains):
@@ -115,7 +101,7 @@ class ExactLayers:
         if found is None or node.inputs[0] not in self.scales or id(node) in self.chains:
             return None
         users = self.graph.users(node.output)
-        if not all(isinstance(user.operator, Host) for user in users):
+        if not all(isinstance(user.operator, op.Host) for user in users):
             return None
         biased = len(node.inputs) > 2 and np.any(node.inputs[2].value)
         scales = (found[1] * self.scales[node.inputs[0]].scale).astype(np.float32)
@@ -125,15 +111,15 @@ class ExactLayers:
         """Return notes on unexpected results: zero becomes +1, and layers of signs that are not
         binary.
         """
-        count = sum(isinstance(node.operator, Sign) for node in self.graph.nodes)
+        count = sum(isinstance(node.operator, op.Sign) for node in self.graph.nodes)
         told = [f"signs of zero are +1 ({count} signs); ONNX gives 0"] if count else []
         return told + [
             f"{node.label}: reads signs, but its kernels have weights of several magnitudes; "
             "it is computed in 8 bit"
             for node in self.graph.nodes
-            if isinstance(node.operator, Conv | Dense)
+            if isinstance(node.operator, op.Conv | op.Dense)
             and (maker := self.graph.maker(node.inputs[0])) is not None
-            and isinstance(maker.operator, Sign)
+            and isinstance(maker.operator, op.Sign)
             and node.inputs[1].value is not None
             and kernel_signs(node.inputs[1].value) is None
         ]
@@ -144,7 +130,7 @@ def _clips_at_levels(node: Node, scaling: Scaling) -> bool:
     all.
     """
     operator = node.operator
-    if not isinstance(operator, Activation) or len(node.inputs) > 1:
+    if not isinstance(operator, op.Activation) or len(node.inputs) > 1:
         return False
     ends = np.array([operator.low, operator.high]) / scaling.scale
     whole = np.isinf(ends) | (ends == np.rint(ends))
@@ -154,12 +140,12 @@ def _clips_at_levels(node: Node, scaling: Scaling) -> bool:
 def _chain(graph: Graph, layer: Node) -> Chain | None:
     pools: list[Node] = []
     node = graph.only_user(layer.output)
-    while node is not None and isinstance(node.operator, Pool) and node.operator.kind == "max":
+    while node is not None and isinstance(node.operator, op.Pool) and node.is_max_pool:
         if pools or any(node.operator.window.pad):
             return None  # sums can only be pooled on their tile
         pools.append(node)
         node = graph.only_user(node.output)
-    return Chain(pools, node) if node is not None and isinstance(node.operator, ENDS) else None
+    return Chain(pools, node) if node is not None and isinstance(node.operator, op.ENDS) else None
 
 
 def exact_tails(graph: Graph) -> dict[str, str]:
@@ -174,10 +160,10 @@ def exact_tails(graph: Graph) -> dict[str, str]:
         if layers.kernels(node) is None or node.inputs[0] not in layers.scales:
             continue
         stop: list[Node] = []
-        one = graph.only_user(node.output)
-        while one is not None and isinstance(one.operator, Affine | Activation):
+        last = node.output
+        while (one := graph.only_user(last, op.Affine | op.Activation)) is not None:
             stop.append(one)
-            last, one = one.output, graph.only_user(one.output)
+            last = one.output
         if stop and (graph.is_output(last) or _only_host(graph, last)):
             names = (name for one in stop for name in one.sources)
             found |= dict.fromkeys(names, "it only scales whole sums, which a core would round")
@@ -186,7 +172,7 @@ def exact_tails(graph: Graph) -> dict[str, str]:
 
 def _only_host(graph: Graph, tensor: Tensor) -> bool:
     users = graph.users(tensor)
-    return bool(users) and all(isinstance(user.operator, Host) for user in users)
+    return bool(users) and all(isinstance(user.operator, op.Host) for user in users)
 
 
 def whole_kernels(weights: NDArray[np.floating]) -> Kernels | None:
@@ -219,7 +205,7 @@ def end_steps(end: Node, unit: NDArray[np.float64], bias: NDArray[np.float64] | 
     return [(unit, np.broadcast_to(np.asarray(bias, np.float64), unit.shape)), *steps_of(end)]
 
 
-def as_requantisation(steps: Steps, end: Levels, where: str) -> Requantisation:
+def as_requantisation(steps: Steps, end: op.Levels, where: str) -> Requantisation:
     """Return the requantisation from integer sums to stored levels."""
     factor, offset = np.ones(()), np.zeros(())
     for by, more in steps:
@@ -249,7 +235,9 @@ def scaled_offset(
     return Multiplier(m0.astype(np.int64), n.astype(np.int64)), c.astype(np.int64)
 
 
-def differences(how: Requantisation, steps: Steps, end: Levels, bounds: NDArray[np.int64]) -> str:
+def differences(
+    how: Requantisation, steps: Steps, end: op.Levels, bounds: NDArray[np.int64]
+) -> str:
     """Return as text how many possible sums of a layer round to another level than in float64.
 
     Empty if there are none, or too many sums to try.

@@ -14,27 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import (
-    Activation,
-    Add,
-    Affine,
-    Clamp,
-    Concat,
-    Conv,
-    Dense,
-    Dequantise,
-    Node,
-    Pool,
-    Quantise,
-    Requantise,
-    Slice,
-    Upsample,
-    Window,
-)
+from mapper.compiler.ir.node import Node, Window
 from mapper.compiler.ir.requantisation import AddFactors, Multiplier, Requantisation, Rounding
 from mapper.compiler.ir.stored import Stored, steps_of
-from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.ir.tensor import Tensor, Type, constant
 from mapper.compiler.numerics.formulas import folded_bias, half_away, saturating_multiplier
 from mapper.compiler.quantisation.constants import (
     note_constant,
@@ -42,11 +27,20 @@ from mapper.compiler.quantisation.constants import (
     without_products,
 )
 from mapper.compiler.quantisation.ends import settle_host, settle_inputs
-from mapper.compiler.quantisation.layers import ACCUMULATOR, required_shift
-from mapper.compiler.quantisation.operators import bounds_of, mean_nodes, requantised, slope_of
+from mapper.compiler.quantisation.layers import (
+    ACCUMULATOR,
+    bounds_of,
+    constants_of,
+    mean_nodes,
+    real_bias,
+    requantised,
+    required_shift,
+    slope_of,
+)
 
 ROUNDING: Rounding = "even"
 LEAST_SUM = -(1 << 15)  # below every sum of two bytes
+Sources = tuple[str, ...]
 Made = list[Node] | str
 """Integer nodes, or the reason why they cannot be built."""
 
@@ -102,7 +96,7 @@ def _note_constant(graph: Graph, place: Place) -> None:
     if place.how is not None or place.result.type == "int32":
         return
     scales: list[tuple[Tensor, Any]]
-    if isinstance(place.node.operator, Conv | Dense):
+    if isinstance(place.node.operator, op.Conv | op.Dense):
         weights = place.node.inputs[1]
         scales = [(place.data[0], place.data[0].scale), (weights, graph.quantised[weights].scale)]
     else:
@@ -111,15 +105,10 @@ def _note_constant(graph: Graph, place: Place) -> None:
     note_constant(graph, place.node.sources[0], scales, place.result)
 
 
-def _maker(graph: Graph, tensor: Tensor, kind: type) -> Node | None:
-    maker = graph.maker(tensor)
-    return maker if maker is not None and isinstance(maker.operator, kind) else None
-
-
 def _drop_pairs(graph: Graph) -> None:
     """Remove Dequantise and Quantise pairs of equal scale; requantise for different scales."""
-    for node in [one for one in graph.nodes if isinstance(one.operator, Quantise)]:
-        maker = _maker(graph, node.inputs[0], Dequantise)
+    for node in graph.nodes_of(op.Quantise):
+        maker = graph.maker(node.inputs[0], op.Dequantise)
         if maker is None:
             continue
         data, result = maker.inputs[0], node.output
@@ -135,13 +124,11 @@ def _drop_pairs(graph: Graph) -> None:
 def _shift_maps(graph: Graph) -> None:
     """Fold the zero point of a stored map into the offset of RequantShift."""
     for node in graph.nodes:
-        if not isinstance(node.operator, Requantise):
-            continue
-        maker = _maker(graph, node.inputs[0], Dequantise)
-        if maker is not None:
+        maker = graph.maker(node.inputs[0], op.Dequantise) if node.inputs else None
+        if maker is not None and isinstance(node.operator, op.Requantise):
             data, how = maker.inputs[0], node.operator.how
             offset = how.offset - data.zero_point * how.factor.m0
-            node.inputs, node.operator = [data], Requantise(how._replace(offset=offset))
+            node.inputs, node.operator = [data], op.Requantise(how._replace(offset=offset))
     _drop_unused(graph)
 
 
@@ -150,12 +137,9 @@ def _fold_affine(graph: Graph) -> None:
 
     Factors that are not positive are kept.
     """
-    for layer in graph.nodes:
-        if not isinstance(layer.operator, Conv | Dense):
-            continue
-        while (user := graph.only_user(layer.output)) is not None:
-            weights = graph.quantised.get(layer.inputs[1])
-            if weights is None or not isinstance(user.operator, Affine):
+    for layer in graph.nodes_of(op.Conv | op.Dense):
+        while (user := graph.only_user(layer.output, op.Affine)) is not None:
+            if layer.inputs[1] not in graph.quantised:
                 break
             factor, offset = (np.asarray(one.value, np.float64) for one in user.inputs[1:])
             if not (factor > 0).all() or not _scaled_layer(graph, layer, factor, offset):
@@ -176,23 +160,23 @@ def _scaled_layer(
     if isinstance(found, str):
         return False
     values, scales = found
-    tensor = layer.inputs[1]
-    assert tensor.value is not None
-    scales = (scales * factor).astype(np.float32)
-    wide = scales.reshape(-1, *(1,) * (values.ndim - 1))
-    real = replace(tensor, value=values.astype(np.float32) * wide)
-    graph.quantised[real] = Stored(values, scales, np.zeros((), np.int64), 0)
-    bias = np.zeros(scales.size)
-    if len(layer.inputs) > 2:
-        bias = np.asarray(layer.inputs[2].value, np.float64)
-    name = f"{layer.sources[0]}.bias"
-    whole = Tensor(name, bias.shape, value=bias * factor + offset)
-    layer.inputs = [layer.inputs[0], real, whole]
+    store_weights(graph, layer, values, (scales * factor).astype(np.float32))
+    bias = constant(f"{layer.sources[0]}.bias", real_bias(layer) * factor + offset)
+    layer.inputs[2:] = [bias]
     return True
 
 
+def store_weights(
+    graph: Graph, layer: Node, values: NDArray[np.int64], scales: NDArray[np.float32]
+) -> None:
+    """Replace the weights of a layer by integers with scales, shape (outputs,)."""
+    wide = scales.reshape(-1, *(1,) * (values.ndim - 1))
+    layer.inputs[1] = replace(layer.inputs[1], value=values.astype(np.float32) * wide)
+    graph.quantised[layer.inputs[1]] = Stored(values, scales)
+
+
 def _drop_unused(graph: Graph) -> None:
-    for node in [one for one in graph.nodes if isinstance(one.operator, Dequantise)]:
+    for node in graph.nodes_of(op.Dequantise):
         if not graph.users(node.output) and not graph.is_output(node.output):
             graph.nodes.remove(node)
 
@@ -201,17 +185,15 @@ def _place(graph: Graph, node: Node) -> Place | None:
     """Return the place of an operator if all its inputs and its result are quantised."""
     if type(node.operator) not in _JOINED or node.output.type != "float32":
         return None
-    makers = [_maker(graph, one, Dequantise) for one in node.inputs if one.value is None]
+    makers = [graph.maker(one, op.Dequantise) for one in node.inputs if one.value is None]
     if not makers or any(maker is None for maker in makers):
         return None
     data = [maker.inputs[0] for maker in makers if maker is not None]
-    user = graph.only_user(node.output)
-    activation = None
-    if user is not None and isinstance(user.operator, Activation):
-        activation, user = user, graph.only_user(user.output)
-    if user is not None and isinstance(user.operator, Requantise):
+    activation = graph.only_user(node.output, op.Activation)
+    user = graph.only_user((activation or node).output)
+    if user is not None and isinstance(user.operator, op.Requantise):
         return Place(node, data, activation, user.output, user.operator.how)
-    if user is None or not isinstance(user.operator, Quantise):
+    if user is None or not isinstance(user.operator, op.Quantise):
         return None
     return Place(node, data, activation, user.output)
 
@@ -235,22 +217,18 @@ def _conv(graph: Graph, place: Place) -> Made:
         return weights
     values, scales = weights
     unit = np.float32(data.scale) * scales
-    real = np.zeros(1) if len(node.inputs) < 3 else np.asarray(node.inputs[2].value, np.float64)
-    values, unit = without_products(values, unit, real, result)
+    values, unit = without_products(values, unit, real_bias(node), result)
     bias = stored_bias(graph, node, unit)
     whole = folded_bias(bias, values, data.zero_point)
     shift = required_shift(values, whole, bits, label)
-    wide = "int32" if ACCUMULATOR[bits] < 32 else "int64"
-    sums = Tensor(f"{result.name}.sums", node.output.shape, wide)  # type: ignore[arg-type]
-    constants = [
-        Tensor(node.inputs[1].name, values.shape, data.type, value=values),
-        Tensor(f"{node.sources[0]}.bias", whole.shape, sums.type, value=whole),
-    ]
+    wide: Type = "int32" if ACCUMULATOR[bits] < 32 else "int64"
+    sums = Tensor(f"{result.name}.sums", node.output.shape, wide)
+    constants = constants_of(node, values, whole, data.type, wide)
     conv = Node(node.operator, [data, *constants], [sums], node.sources)
     if place.how is not None:
         if place.activation is not None:
             return "an activation precedes RequantShift"
-        return [conv, Node(Requantise(place.how), [sums], [result], _behind(graph, place))]
+        return [conv, Node(op.Requantise(place.how), [sums], [result], _behind(graph, place))]
     with np.errstate(over="ignore"):
         factor = unit / np.float32(result.scale)
     slope = slope_of(place.activation)
@@ -263,7 +241,7 @@ def _conv(graph: Graph, place: Place) -> Made:
         if slope is None
         else saturating_multiplier(factor * slope * 2.0**shift, label),
     )  # fmt: skip
-    return [conv, Node(Requantise(how), [sums], [result], place.sources)]
+    return [conv, Node(op.Requantise(how), [sums], [result], place.sources)]
 
 
 def _sums(place: Place, conv: Node, factor: NDArray[np.float32]) -> Made:
@@ -287,8 +265,7 @@ def stored_weights(graph: Graph, node: Node) -> tuple[NDArray[np.int64], NDArray
     Returns the reason as text if there are none.
     """
     tensor = node.inputs[1]
-    stored, real = graph.quantised.get(tensor), tensor.value
-    assert real is not None
+    stored, real = graph.quantised.get(tensor), tensor.numbers
     if stored is None:
         return "its weights are not quantised"
     outputs = real.shape[0]
@@ -310,8 +287,7 @@ def stored_bias(graph: Graph, node: Node, unit: NDArray[np.float32]) -> NDArray[
     if len(node.inputs) < 3:
         return np.zeros(unit.size, np.int64)
     tensor = node.inputs[2]
-    stored, real = graph.quantised.get(tensor), tensor.value
-    assert real is not None
+    stored, real = graph.quantised.get(tensor), tensor.numbers
     if stored is not None and np.allclose(stored.scale, unit, rtol=1e-5, atol=0):
         values = stored.values.astype(np.int64) - stored.zero_point.astype(np.int64)
         return np.broadcast_to(values.reshape(-1), unit.shape)
@@ -323,41 +299,39 @@ def _add(graph: Graph, place: Place) -> Made:
     if place.how is not None:
         whole = AddFactors(1, 1, 0, -a.zero_point - b.zero_point)
         sums = Tensor(f"{place.result.name}.sums", place.result.shape, "int32")
-        added = Add(whole, LEAST_SUM, -LEAST_SUM - 1, ROUNDING)
+        added = op.Add(whole, LEAST_SUM, -LEAST_SUM - 1, ROUNDING)
         return [
             Node(added, [a, b], [sums], place.node.sources),
-            Node(Requantise(place.how), [sums], [place.result], _behind(graph, place)),
+            Node(op.Requantise(place.how), [sums], [place.result], _behind(graph, place)),
         ]
     if slope_of(place.activation) is not None:
         return "a leaky activation follows it"
     result, label = place.result, place.node.label
     factors = sum_factors(a, b, result, label)
-    made = Add(factors, *place.bounds, ROUNDING)
+    made = op.Add(factors, *place.bounds, ROUNDING)
     return [Node(made, [a, b], [result], place.sources)]
 
 
-def _pool(_: Graph, place: Place) -> Made:
+def _map(_: Graph, place: Place) -> Made:
+    """Return pooling, a slice or upsampling of a map."""
     operator, (data,) = place.node.operator, place.data
-    assert isinstance(operator, Pool)
     if slope_of(place.activation) is not None:
         return "a leaky activation follows it"
-    if operator.kind == "average":
+    if isinstance(operator, op.Pool) and operator.kind == "average":
         return mean_nodes(operator, data, place.result, place.bounds, ROUNDING, place.sources)
-    return _moved(place, lambda made: Node(operator, [data], [made], place.node.sources), data)
-
-
-def _moved(place: Place, make: Callable[[Tensor], Node], data: Tensor) -> list[Node]:
-    """Return a node that selects or copies stored integers, then a requantisation if scales
-    differ."""
     result, bounds = place.result, place.bounds
     if data.same_scale(result) and bounds == (result.low, result.high):
-        return [make(result)]
+        return [Node(operator, [data], [result], place.node.sources)]
     between = replace(data, name=f"{result.name}.before", shape=result.shape, stored=True)
+    moved = Node(operator, [data], [between], place.node.sources)
+    return [moved, _clipped(between, result, bounds, place.sources)]
+
+
+def _clipped(data: Tensor, result: Tensor, bounds: tuple[int, int], sources: Sources) -> Node:
+    """Return a node that clips stored integers, and changes their scale if it differs."""
     if data.same_scale(result):
-        last = Node(Clamp(*bounds), [between], [result], place.sources)
-    else:
-        last = requantised(between, result, bounds, place.sources)
-    return [make(between), last]
+        return Node(op.Clamp(*bounds), [data], [result], sources)
+    return requantised(data, result, bounds, sources)
 
 
 def _concat(_: Graph, place: Place) -> Made:
@@ -375,13 +349,6 @@ def _concat(_: Graph, place: Place) -> Made:
     return [*made, Node(place.node.operator, parts, [result], place.sources)]
 
 
-def _copied(_: Graph, place: Place) -> Made:
-    operator, (data,) = place.node.operator, place.data
-    if slope_of(place.activation) is not None:
-        return "a leaky activation follows it"
-    return _moved(place, lambda made: Node(operator, [data], [made], place.node.sources), data)
-
-
 def _activation(_: Graph, place: Place) -> Made:
     """Return a separate activation of a map."""
     if place.activation is not None:
@@ -389,9 +356,7 @@ def _activation(_: Graph, place: Place) -> Made:
     (data,), result = place.data, place.result
     bounds, slope = bounds_of(place.node, result), slope_of(place.node)
     if slope is None:
-        if data.same_scale(result):
-            return [Node(Clamp(*bounds), [data], [result], place.sources)]
-        return [requantised(data, result, bounds, place.sources)]
+        return [_clipped(data, result, bounds, place.sources)]
     # the sign applies to data minus zero point: use a depthwise convolution by 1
     channels = data.channels
     ones = np.ones((channels, 1, 1, 1), np.int64)
@@ -404,23 +369,23 @@ def _activation(_: Graph, place: Place) -> Made:
     how = Requantisation(both[0], result.zero_point, *bounds, ROUNDING, negative=both[1])
     name = place.node.sources[0]
     constants = [
-        Tensor(f"{name}.weights", ones.shape, data.type, value=ones),
-        Tensor(f"{name}.bias", bias.shape, "int32", value=bias),
+        constant(f"{name}.weights", ones, data.type),
+        constant(f"{name}.bias", bias, "int32"),
     ]
-    conv = Conv(Window((1, 1)), groups=channels)
+    conv = op.Conv(Window((1, 1)), groups=channels)
     return [
         Node(conv, [data, *constants], [sums], place.sources),
-        Node(Requantise(how), [sums], [result], place.sources),
+        Node(op.Requantise(how), [sums], [result], place.sources),
     ]
 
 
 _JOINED: dict[Any, Callable[[Graph, Place], Made]] = {
-    Conv: _conv,
-    Dense: _conv,
-    Add: _add,
-    Pool: _pool,
-    Concat: _concat,
-    Slice: _copied,
-    Upsample: _copied,
-    Activation: _activation,
+    op.Conv: _conv,
+    op.Dense: _conv,
+    op.Add: _add,
+    op.Pool: _map,
+    op.Concat: _concat,
+    op.Slice: _map,
+    op.Upsample: _map,
+    op.Activation: _activation,
 }

@@ -1,4 +1,7 @@
-"""Layers with weights: bounds of their sums, and their bias, which may still change."""
+"""Integer nodes of real operators, for known scales.
+
+Layers with weights have bounds of their sums, and a bias, which may still change.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.ir.node import Node, Requantise
-from mapper.compiler.ir.requantisation import Requantisation
-from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.ir.node import Activation, Node, Operator, Pool, Requantise
+from mapper.compiler.ir.requantisation import Requantisation, Rounding
+from mapper.compiler.ir.tensor import Tensor, Type, constant
 from mapper.compiler.numerics.formulas import (
     accumulator_bound,
+    quantise,
     rounding_shift,
     saturating_multiplier,
 )
+from mapper.compiler.numerics.windows import pixels
 from mapper.errors import MapperError
 
 Int64 = NDArray[np.int64]
@@ -50,17 +55,14 @@ class WeightLayer:
     @property
     def bias(self) -> Int64:
         """Bias including the folded zero point of the input; int64, shape (outputs,)."""
-        value = self.conv.inputs[2].value
-        assert value is not None
-        return value
+        return self.conv.inputs[2].numbers
 
     def set_bias(self, bias: Int64) -> None:
         """Replace the folded bias, and adapt the shift before the multiplier.
 
         Raises `MapperError` that names layer and channel if sums no longer fit an accumulator.
         """
-        weights, bits = self.conv.inputs[1].value, self.conv.inputs[0].bits
-        assert weights is not None
+        weights, bits = self.conv.inputs[1].numbers, self.conv.inputs[0].bits
         assert isinstance(self.requantise.operator, Requantise)
         fitted, shift = fitted_bias(weights, bias, bits, self.conv.label)
         how = requantisation(self.requantise.operator.how, self, shift)
@@ -104,6 +106,30 @@ def fitted_bias(weights: Int64, bias: Int64, bits: int, where: str) -> tuple[Int
         shift = needed
 
 
+def finite_weights(node: Node) -> NDArray[Any]:
+    """Return the real weights of a layer; raise `MapperError` for NaN and infinite ones."""
+    weights = node.inputs[1].numbers
+    if not np.isfinite(weights).all():
+        raise MapperError(f"{node.label}: its weights are not finite")
+    return weights
+
+
+def real_bias(node: Node) -> NDArray[np.float64]:
+    """Return the real bias of a layer, shape (outputs,); zeros if it has none."""
+    if len(node.inputs) < 3:
+        return np.zeros(node.inputs[1].shape[0])
+    return np.asarray(node.inputs[2].numbers, np.float64)
+
+
+def constants_of(node: Node, weights: Int64, bias: Int64, kind: Type, wide: Type) -> list[Tensor]:
+    """Return the integer weights and bias of a layer as tensors.
+
+    kind, wide : types of the weights and of the bias
+    """
+    names = node.inputs[1].name, f"{node.sources[0]}.bias"
+    return [constant(names[0], weights, kind), constant(names[1], bias, wide)]
+
+
 def require_whole_sums(weights: Int64, bias: Int64, bits: int, where: str) -> Int64:
     """Return an upper bound of the magnitude of the sums of each channel.
 
@@ -135,3 +161,66 @@ def required_shift(weights: Int64, bias: Int64, bits: int, where: str) -> int:
     shift = max(0, bound.bit_length() - MULTIPLIED) if bits == 16 else 0
     # a bound just below a power of two rounds up to it
     return shift + int(shift > 0 and int(rounding_shift(bound, shift, "away")) >= 1 << MULTIPLIED)
+
+
+def bounds_of(activation: Node | None, result: Tensor) -> tuple[int, int]:
+    """Return the bounds of an activation within the type, in stored integers."""
+    low, high = result.low, result.high
+    if activation is not None:
+        how = activation.operator
+        assert isinstance(how, Activation)
+        if how.slope == 0.0 and len(activation.inputs) == 1:
+            low = max(low, result.zero_point)
+        ends = quantise([how.low, how.high], result.scale, result.zero_point, result.bits)
+        low, high = max(low, int(ends[0])), min(high, int(ends[1]))
+    return low, high
+
+
+def slope_of(activation: Node | None) -> Any:
+    """Return the slope of negative sums of a leaky activation; None for clipping (slope 0 or 1)."""
+    if activation is None:
+        return None
+    how = activation.operator
+    assert isinstance(how, Activation)
+    slope: Any = activation.inputs[1].value if len(activation.inputs) > 1 else how.slope
+    leaky = np.any(np.asarray(slope) != 0.0) and np.any(np.asarray(slope) != 1.0)
+    return slope if leaky else None
+
+
+def mean_nodes(
+    operator: Operator, data: Tensor, result: Tensor, bounds: tuple[int, int], rounding: Rounding,
+    sources: tuple[str, ...],
+) -> list[Node]:  # fmt: skip
+    """Return sums over windows minus zero points, and their requantisation.
+
+    At borders, averages may include fewer pixels; then each pixel has a factor.
+    """
+    assert isinstance(operator, Pool)
+    count = pixels(data.height, data.width, operator.window)
+    whole = operator.window.size[0] * operator.window.size[1]
+    over = np.full_like(count, whole) if operator.count_pad else count
+    over = over[:, :, None] if np.unique(over).size > 1 else over.max()
+    ratio = data.scale / (result.scale * np.asarray(over, np.float64))
+    sums = Tensor(f"{result.name}.sums", result.shape, "int32")
+    how = Requantisation(
+        saturating_multiplier(ratio, sources[0]), result.zero_point, *bounds, rounding
+    )
+    return [
+        Node(operator, [data], [sums], sources),
+        Node(Requantise(how), [sums], [result], sources),
+    ]
+
+
+def requantised(
+    data: Tensor, result: Tensor, bounds: tuple[int, int], sources: tuple[str, ...],
+    rounding: Rounding = "even",
+) -> Node:  # fmt: skip
+    """Return a node that changes the scale of stored integers; its offset includes their zero
+    point.
+    """
+    ratio = np.float32(data.scale) / np.float32(result.scale)
+    factor = saturating_multiplier(ratio, sources[0])
+    how = Requantisation(
+        factor, result.zero_point, *bounds, rounding, offset=-data.zero_point * factor.m0
+    )
+    return Node(Requantise(how), [data], [result], sources)

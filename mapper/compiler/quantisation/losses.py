@@ -11,10 +11,9 @@ import numpy as np
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Host, Node, Quantise
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.numerics.execute import Data, batches, results, run_graph
+from mapper.compiler.numerics.execute import Data, batches, run_chain, run_graph
 from mapper.compiler.numerics.formulas import dequantise, quantise
-from mapper.compiler.numerics.mixed import MIXED
-from mapper.compiler.numerics.reference import INTEGER
+from mapper.compiler.numerics.reference import INTEGER, MIXED
 
 
 class Signal:
@@ -87,8 +86,8 @@ def layer_losses(
         for at, layer in enumerate(layers):
             tensor = layer.stored
             exact = real[layer.real]
-            own[at].add(exact, _real(_alone(layer, alone), tensor))
-            accumulated[at].add(exact, _real(whole[tensor], tensor))
+            own[at].add(exact, real_values(_alone(layer, alone), tensor))
+            accumulated[at].add(exact, real_values(whole[tensor], tensor))
             low, high = _reach(tensor)
             half = tensor.scale / 2
             outside[at] += np.count_nonzero((exact < low - half) | (exact > high + half))
@@ -124,18 +123,7 @@ def _layers(made: Graph, stored: Mapping[Tensor, Tensor]) -> Iterator[_Layer]:
 
 def _alone(layer: _Layer, real: Mapping[Tensor, Data]) -> Data:
     """Return the result of a layer for quantised real inputs."""
-    data: dict[Tensor, Data] = {}
-    for node in layer.nodes:
-        taken = [
-            one.value
-            if one.value is not None
-            else data[one]
-            if one in data
-            else _whole(real[one], one)
-            for one in node.inputs
-        ]
-        data |= zip(node.outputs, results(node, taken, INTEGER), strict=True)
-    return data[layer.stored]
+    return run_chain(layer.nodes, lambda one: _whole(real[one], one), INTEGER)[0]
 
 
 def _whole(data: Data, tensor: Tensor) -> Data:
@@ -144,7 +132,10 @@ def _whole(data: Data, tensor: Tensor) -> Data:
     return quantise(data, tensor.scale, tensor.zero_point, tensor.bits)
 
 
-def _real(data: Data, tensor: Tensor) -> Data:
+def real_values(data: Data, tensor: Tensor) -> Data:
+    """Return the real numbers of a map."""
+    if tensor.type == "float32":
+        return data
     return dequantise(data, tensor.scale, tensor.zero_point)
 
 

@@ -7,39 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
-
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph, View, take_instead
-from mapper.compiler.ir.node import (
-    Activation,
-    Add,
-    Concat,
-    Conv,
-    Dense,
-    Dequantise,
-    Host,
-    Node,
-    Pool,
-    Quantise,
-    Slice,
-    Upsample,
-)
-from mapper.compiler.ir.stored import Stored
+from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.quantisation.join import join, stored_weights
-from mapper.compiler.quantisation.parameters import HEADROOM, Scaling, quantised_weights, scaling
+from mapper.compiler.quantisation.join import join, store_weights, stored_weights
+from mapper.compiler.quantisation.parameters import (
+    HEADROOM,
+    Precision,
+    Scaling,
+    quantised_weights,
+    scaling,
+)
 from mapper.compiler.quantisation.ranges import Ends, Range
 from mapper.errors import MapperError
 
-COMPUTED = Conv | Dense | Add | Pool | Concat | Slice | Upsample | Activation
+COMPUTED = (
+    op.Conv | op.Dense | op.Add | op.Pool | op.Concat | op.Slice | op.Upsample | op.Activation
+)
 BITS = 8  # bits of the maps that get scales here
 
 
 def is_in_part(graph: Graph) -> bool:
     """Return whether a graph already has maps of stored integers."""
-    return any(isinstance(node.operator, Quantise | Dequantise) for node in graph.nodes)
+    return any(isinstance(node.operator, op.Quantise | op.Dequantise) for node in graph.nodes)
 
 
 def without_scales(graph: Graph) -> list[Tensor]:
@@ -49,19 +41,13 @@ def without_scales(graph: Graph) -> list[Tensor]:
         if not isinstance(node.operator, COMPUTED) or node.output.type != "float32":
             continue
         for tensor in node.inputs:
-            maker = graph.maker(tensor)
-            from_cores = maker is not None and isinstance(maker.operator, COMPUTED | Dequantise)
-            if tensor.value is None and not from_cores:
+            from_cores = graph.maker(tensor, COMPUTED | op.Dequantise)
+            if tensor.value is None and from_cores is None:
                 found[tensor] = None
-        follower = graph.only_user(node.output)
-        joined = follower is not None and isinstance(follower.operator, Activation | Quantise)
-        if not joined or (isinstance(node.operator, Activation) and _is_activation(follower)):
+        joined = op.Quantise if _is(node, op.Activation) else op.Activation | op.Quantise
+        if graph.only_user(node.output, joined) is None:
             found[node.output] = None
     return list(found)
-
-
-def _is_activation(node: Node | None) -> bool:
-    return node is not None and isinstance(node.operator, Activation)
 
 
 class Rest:
@@ -70,9 +56,8 @@ class Rest:
     source : unchanged input graph; stored : for each of its real maps, the map of the integer graph
     """
 
-    def __init__(self, source: Graph, scheme: Any, per_channel: bool, headroom: float) -> None:
-        self.source = source
-        self.scheme, self.per_channel, self.headroom = scheme, per_channel, headroom
+    def __init__(self, source: Graph, precision: Precision) -> None:
+        self.source, self.precision = source, precision
         self.copies: dict[Tensor, Tensor] = {}
         self.stored: dict[Tensor, Tensor] = {}
 
@@ -86,22 +71,20 @@ class Rest:
             copy = self.copies[tensor]
             _between(made, copy, self._scaling(tensor, ranges[tensor]))
         for node in made.nodes:
-            weights = node.inputs[1] if isinstance(node.operator, Conv | Dense) else None
+            weights = node.inputs[1] if isinstance(node.operator, op.Conv | op.Dense) else None
             if weights is None or node.output.type != "float32":
                 continue
             if isinstance(stored_weights(made, node), str):
-                assert weights.value is not None
-                values, scales = quantised_weights(weights.value, BITS, self.per_channel)
-                wide = scales.reshape(-1, *(1,) * (values.ndim - 1))
-                tensor = replace(weights, value=values.astype(np.float32) * wide)
-                node.inputs[1] = tensor
-                made.quantised[tensor] = Stored(values, scales, np.zeros((), np.int64), 0)
+                values, scales = quantised_weights(
+                    weights.numbers, BITS, self.precision.per_channel
+                )
+                store_weights(made, node, values, scales)
         whys: dict[str, str] = {}
-        stored = {node.inputs[0]: node.output for node in made.nodes if _is(node, Quantise)}
-        stored |= {node.output: node.inputs[0] for node in made.nodes if _is(node, Dequantise)}
+        stored = {node.inputs[0]: node.output for node in made.nodes_of(op.Quantise)}
+        stored |= {node.output: node.inputs[0] for node in made.nodes_of(op.Dequantise)}
         join(made, whys)
         for node in made.nodes:
-            if not isinstance(node.operator, Host) and node.output.type == "float32":
+            if not isinstance(node.operator, op.Host) and node.output.type == "float32":
                 name = node.sources[0]
                 why = whys.get(name, "no core computes it here")
                 raise MapperError(f"{node.label}: {why}; keep {name!r} on the host with --keep")
@@ -118,9 +101,9 @@ class Rest:
         user = self.source.only_user(tensor)
         inside, outside = HEADROOM[BITS]
         given = any(view.tensor is tensor for view in self.source.inputs.values())
-        last = self.source.is_output(tensor) or (user is not None and _is(user, Host))
-        factor = self.headroom * (1.0 if given else outside if last else inside)
-        return scaling(found.low * factor, found.high * factor, BITS, self.scheme)
+        last = self.source.is_output(tensor) or (user is not None and _is(user, op.Host))
+        factor = self.precision.headroom * (1.0 if given else outside if last else inside)
+        return scaling(found.low * factor, found.high * factor, BITS, self.precision.scheme)
 
     def _copied(self) -> Graph:
         """Return a copy of the source that may be changed."""
@@ -133,7 +116,7 @@ class Rest:
         made.quantised = dict(self.source.quantised)
         for node in self.source.nodes:
             operator = node.operator
-            if isinstance(operator, Host):
+            if isinstance(operator, op.Host):
                 given, results = (
                     tuple(self._view(one) if isinstance(one, View) else one for one in some)
                     for some in (operator.given, operator.results)
@@ -158,16 +141,16 @@ def _between(graph: Graph, tensor: Tensor, how: Scaling) -> None:
     at = 0 if maker is None else graph.nodes.index(maker) + 1
     stored = Tensor(f"{tensor.name}.stored", tensor.shape, "int8", *how, stored=True)
     real = Tensor(f"{tensor.name}.real", tensor.shape)
-    users = [node for node in graph.users(tensor) if not _is(node, Quantise)]
+    users = [node for node in graph.users(tensor) if not _is(node, op.Quantise)]
     outputs = {name: view for name, view in graph.outputs.items() if view.tensor is tensor}
     sources = maker.sources if maker is not None else users[0].sources
     for node in users:
-        if isinstance(node.operator, Host) and (maker is None or _is(maker, Host)):
+        if isinstance(node.operator, op.Host) and (maker is None or _is(maker, op.Host)):
             continue  # maps from host to host are not stored
         take_instead(node, tensor, real)
-    if maker is not None and not _is(maker, Host):
+    if maker is not None and not _is(maker, op.Host):
         graph.outputs |= {name: view._replace(tensor=real) for name, view in outputs.items()}
     graph.nodes[at:at] = [
-        Node(Quantise(), [tensor], [stored], sources),
-        Node(Dequantise(), [stored], [real], sources),
+        Node(op.Quantise(), [tensor], [stored], sources),
+        Node(op.Dequantise(), [stored], [real], sources),
     ]

@@ -5,29 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import (
-    Activation,
-    Add,
-    Concat,
-    Conv,
-    Dense,
-    Host,
-    Node,
-    Pool,
-    Slice,
-    Upsample,
-)
+from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.quantisation.exact import ExactLayers
 from mapper.compiler.quantisation.parameters import HEADROOM, Precision, Scaling, scaling
 from mapper.compiler.quantisation.ranges import Ends, Range
 
-COMPUTES = (Conv, Dense, Add)
+COMPUTES = (op.Conv, op.Dense, op.Add)
 
 
 def is_mean(node: Node) -> bool:
-    return isinstance(node.operator, Pool) and node.operator.kind == "average"
+    return isinstance(node.operator, op.Pool) and node.operator.kind == "average"
 
 
 class ScalePlan:
@@ -54,20 +44,13 @@ class ScalePlan:
             for view in self.source.inputs.values()
             if view.tensor not in self.exact.hosted
         ]
-        return (
-            inputs
-            + [
-                tensor
-                for node in self.source.nodes
-                for tensor in (self.from_host(node) if isinstance(node.operator, Host) else ())
-            ]
-            + [
-                self.result(node)
-                for node in self.own_nodes()
-                if self.result(node) not in self.exact.scales
-                and self.exact.whole_scale(node) is None
-            ]
-        )
+        for node in self.source.nodes_of(op.Host):
+            inputs += self.from_host(node)
+        return inputs + [
+            self.result(node)
+            for node in self.own_nodes()
+            if self.result(node) not in self.exact.scales and self.exact.whole_scale(node) is None
+        ]
 
     def from_host(self, node: Node) -> list[Tensor]:
         """Return the results of a host node that cores read."""
@@ -82,18 +65,19 @@ class ScalePlan:
         return [
             node
             for node in self.source.nodes
-            if id(node) not in followers and not isinstance(node.operator, Host)
+            if id(node) not in followers and not isinstance(node.operator, op.Host)
         ]
 
     def _activation(self, node: Node) -> Node | None:
         """Return the activation that is part of a node's requantisation, None if there is none."""
         if not isinstance(node.operator, COMPUTES) and not is_mean(node):
             return None
-        user = self.source.only_user(node.output)
-        if user is None or not isinstance(user.operator, Activation):
+        user = self.source.only_user(node.output, op.Activation)
+        if user is None:
             return None
+        assert isinstance(user.operator, op.Activation)
         plain = len(user.inputs) == 1 and user.operator.slope in (0.0, 1.0)
-        return user if plain or isinstance(node.operator, Conv | Dense) else None
+        return user if plain or isinstance(node.operator, op.Conv | op.Dense) else None
 
     def result(self, node: Node) -> Tensor:
         if chain := self.exact.chains.get(id(node)):
@@ -109,11 +93,10 @@ class ScalePlan:
         for node in self.own_nodes():
             result = self.result(node)
             group.setdefault(result, [result])
-            moves = isinstance(node.operator, Concat | Slice | Upsample | Activation)
-            if moves or (isinstance(node.operator, Pool) and not is_mean(node)):
-                for tensor in (
-                    node.inputs[:1] if not isinstance(node.operator, Concat) else node.inputs
-                ):
+            moves = isinstance(node.operator, op.Concat | op.Slice | op.Upsample | op.Activation)
+            if moves or node.is_max_pool:
+                joins = isinstance(node.operator, op.Concat)
+                for tensor in node.inputs if joins else node.inputs[:1]:
                     merged = group.setdefault(tensor, [tensor])
                     if merged is not group[result]:
                         merged += group[result]
@@ -148,7 +131,7 @@ class ScalePlan:
         found = {}
         inputs = {view.tensor for view in self.source.inputs.values()}
         last = {view.tensor for view in self.source.outputs.values()}
-        last |= {t for n in self.source.nodes if isinstance(n.operator, Host) for t in n.inputs}
+        last |= {tensor for node in self.source.nodes_of(op.Host) for tensor in node.inputs}
         for tensor in ranges:
             bits = self.bits_of(tensor)
             inside, outside = HEADROOM[bits]

@@ -15,13 +15,11 @@ from mapper.compiler.ir.graph import Graph, View
 from mapper.compiler.ir.node import Host, Quantise
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.numerics.execute import Data, batches, run_graph
-from mapper.compiler.numerics.formulas import dequantise
-from mapper.compiler.numerics.mixed import MIXED
-from mapper.compiler.numerics.reference import INTEGER
+from mapper.compiler.numerics.reference import INTEGER, MIXED
 from mapper.compiler.quantisation.convert import Converter
 from mapper.compiler.quantisation.correction import Correction, correct_biases
 from mapper.compiler.quantisation.layers import WeightLayer
-from mapper.compiler.quantisation.losses import Signal, stored_feeds
+from mapper.compiler.quantisation.losses import Signal, real_values, stored_feeds
 from mapper.compiler.quantisation.methods import chosen_ends
 from mapper.compiler.quantisation.parameters import Precision
 from mapper.compiler.quantisation.ranges import Ends, Range, measure_ranges
@@ -155,7 +153,7 @@ def _rest_quantised(
     """Return the integer graph of a partly quantised model; its biases are not corrected."""
     if precision.bits != 8 or precision.wide:
         raise MapperError("the model is partly quantised, in 8 bits; omit --bits 16")
-    rest = Rest(source, precision.scheme, precision.per_channel, precision.headroom)
+    rest = Rest(source, precision)
     made = rest.convert(chosen_ends(ranges, method, 8, precision.scheme))
     note = (
         "partly quantised model: the rest gets scales from samples, with the rounding of the model"
@@ -170,16 +168,9 @@ def tensors_to_measure(source: Graph, precision: Precision) -> list[Tensor]:
     return Converter(source, precision).quantised_tensors()
 
 
-def _real(data: Data, tensor: Tensor) -> Data:
-    """Return the real numbers of a map."""
-    if tensor.type == "float32":
-        return data
-    return dequantise(data, tensor.scale, tensor.zero_point)
-
-
 def _seen(data: Mapping[Tensor, Data], view: View) -> Data:
     """Return the real numbers of an output, in the axis order of the model."""
-    return _real(data[view.tensor], view.tensor).transpose(view.order)
+    return real_values(data[view.tensor], view.tensor).transpose(view.order)
 
 
 def scored(made: Quantised, test: Dataset) -> Score:
@@ -215,7 +206,10 @@ def scored(made: Quantised, test: Dataset) -> Score:
             if exact[sources[name].tensor].dtype.kind in "fiub":  # skip class names
                 one.add(_seen(exact, sources[name]), _seen(whole, mades[name]))
         for tensor in ends:
-            signal.add(_real(exact[real_of[tensor]], real_of[tensor]), _real(whole[tensor], tensor))
+            signal.add(
+                real_values(exact[real_of[tensor]], real_of[tensor]),
+                real_values(whole[tensor], tensor),
+            )
         for list_, view, data in zip(tops, (exact_view, whole_view), (exact, whole), strict=True):
             list_.append(_top(data[view.tensor].transpose(view.order)))
         real = exact[exact_view.tensor].transpose(exact_view.order)

@@ -19,8 +19,7 @@ from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.quantisation.losses import LayerLoss, layer_losses
 from mapper.compiler.quantisation.methods import METHODS
 from mapper.compiler.quantisation.parameters import SCHEMES, Precision
-from mapper.compiler.quantisation.ranges import Range
-from mapper.compiler.quantisation.ranges_file import RangesFile
+from mapper.compiler.quantisation.ranges import Range, RangesFile
 from mapper.compiler.quantisation.score import (
     Dataset,
     Limits,

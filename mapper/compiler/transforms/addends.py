@@ -9,12 +9,11 @@ from collections.abc import Iterator
 
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Add, Clamp, Conv, Node, Requantise
-from mapper.compiler.transforms.base import Context, Pass, Site, Taken
-from mapper.compiler.transforms.estimate import calls, vectors
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken, calls, vectors
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
-    return ((node,) for node in graph.nodes if isinstance(node.operator, Add))
+    return ((node,) for node in graph.nodes_of(Add))
 
 
 def legal(graph: Graph, site: Site, context: Context) -> str | None:
@@ -52,14 +51,7 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     return f"{light[0].label}: before {heavy[0].label}; {node.label} runs after it"
 
 
-ADDENDS = Pass(
-    "addends", sites, legal, gain, apply,
-    what="of two layers whose results are added, the one with more products runs last, and the "
-        "sum runs on its tiles",
-    legal_if="both layers have a single user; the smaller does not depend on the larger one",
-    applied_if="one has more products",
-    gains="ALU cycles hidden by matrix calls",
-)  # fmt: skip
+ADDENDS = Pass("addends", sites, legal, gain, apply)
 
 
 def addends(graph: Graph, node: Node) -> tuple[list[Node], list[Node]] | None:

@@ -11,16 +11,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import Affine, Conv, Dense, Levels, Node, Sign
-from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.transforms.base import Context, Pass, Site, Taken
-from mapper.compiler.transforms.estimate import of_each_channel
-
-ENDS = Sign | Levels
+from mapper.compiler.ir.node import ENDS, Affine, Conv, Dense, Node
+from mapper.compiler.ir.tensor import constant
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken, of_each_channel
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
-    return ((node,) for node in graph.nodes if isinstance(node.operator, Affine))
+    return ((node,) for node in graph.nodes_of(Affine))
 
 
 def before_signs(graph: Graph, context: Context) -> Iterator[Site]:
@@ -30,17 +27,14 @@ def before_signs(graph: Graph, context: Context) -> Iterator[Site]:
 
 def _end(graph: Graph, node: Node) -> Node | None:
     """Return the sign or levels node that is the only user of a result."""
-    user = graph.only_user(node.output)
-    taken = user is not None and user.inputs[0] is node.output
-    return user if taken and user is not None and isinstance(user.operator, ENDS) else None
+    user = graph.only_user(node.output, ENDS)
+    return user if user is not None and user.inputs[0] is node.output else None
 
 
 def _layer(graph: Graph, node: Node) -> Node | None:
     """Return the layer whose only user is a node."""
-    maker = graph.maker(node.inputs[0])
-    if maker is None or not isinstance(maker.operator, Conv | Dense):
-        return None
-    return maker if graph.only_user(maker.output) is node else None
+    maker = graph.maker(node.inputs[0], Conv | Dense)
+    return maker if maker is not None and graph.only_user(maker.output) is node else None
 
 
 def legal(graph: Graph, site: Site, context: Context) -> str | None:
@@ -69,15 +63,11 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     told = f"{node.label}: into {maker.label}"
     factor, offset = (np.asarray(t.value, np.float64) for t in node.inputs[1:])
     weights = maker.inputs[1]
-    assert weights.value is not None
-    made = (weights.value * factor[:, None, None, None]).astype(np.float32)
-    bias = offset
-    if len(maker.inputs) > 2:
-        assert maker.inputs[2].value is not None
-        bias = maker.inputs[2].value * factor + offset
+    made = (weights.numbers * factor[:, None, None, None]).astype(np.float32)
+    bias = maker.inputs[2].numbers * factor + offset if len(maker.inputs) > 2 else offset
     maker.inputs[1:] = [
-        Tensor(weights.name, made.shape, value=made),
-        Tensor(f"{maker.sources[0]}.bias", bias.shape, value=bias.astype(np.float32)),
+        constant(weights.name, made),
+        constant(f"{maker.sources[0]}.bias", bias.astype(np.float32)),
     ]
     graph.nodes.remove(node)
     maker.sources += node.sources
@@ -85,13 +75,4 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     return told
 
 
-BATCHNORM = Pass(
-    "batchnorm", sites, legal, gain, apply,
-    what="BatchNormalization, and Mul, Add, Sub, Div by constants, fold into the weights and the "
-        "bias of the layer before, or into the thresholds of the sign or levels after it, across "
-        "max pooling",
-    legal_if="the layer has a single user; one factor per channel, including negative factors and "
-        "zero",
-    applied_if="always",
-    gains="the depthwise convolution that would apply the factors",
-)  # fmt: skip
+BATCHNORM = Pass("batchnorm", sites, legal, gain, apply)

@@ -14,46 +14,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph, take_instead
-from mapper.compiler.ir.node import (
-    Add,
-    Clamp,
-    Concat,
-    Conv,
-    Copy,
-    Host,
-    Node,
-    Pool,
-    Quantise,
-    Requantise,
-    Slice,
-    Upsample,
-    Window,
-    Windows,
-)
+from mapper.compiler.ir.node import Node, Window
 from mapper.compiler.ir.requantisation import Multiplier, Requantisation
-from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.ir.tensor import Tensor, constant
+from mapper.compiler.transforms.base import Context
 from mapper.compiler.transforms.split_groups import block_diagonal
 from mapper.errors import MapperError
 
-ALIKE = (Add, Clamp, Copy, Pool, Requantise, Upsample)
+ALIKE = (op.Add, op.Clamp, op.Copy, op.Pool, op.Requantise, op.Upsample)
 """Operators whose result channels correspond to their input channels."""
 Cuts = dict[Tensor, set[int]]
 """Channels before which a block is filled up; may include the end of the map."""
 
 
-def whole_blocks(graph: Graph, size: int) -> list[str]:
-    """Align all parts to blocks; return the log.
-
-    size : channels per block
+def whole_blocks(graph: Graph, context: Context) -> None:
+    """Align all parts to blocks.
 
     Raises `MapperError` that names a layer which cannot read maps with padding channels.
     """
+    size, log = context.shape.columns, context.log
     if not any(_loose(node, size) for node in graph.nodes):
-        return []
-    told = [*_between_host_and_parts(graph, size)]
-    cuts = _cuts(graph, size)
-    told += _without_gaps_for_the_host(graph, cuts, size)
+        return
+    log.lines += _between_host_and_parts(graph, size)
+    log.lines += _without_gaps_for_the_host(graph, _cuts(graph, size), size)
     cuts = _cuts(graph, size)
     for node in graph.nodes:
         _fill(node, cuts, size)
@@ -61,8 +46,7 @@ def whole_blocks(graph: Graph, size: int) -> list[str]:
         channels = tensor.channels
         tensor.of_model = tuple(_slots(channels, cuts[tensor], size).tolist())
         tensor.shape = (*tensor.shape[:3], _width(channels, cuts[tensor], size))
-        told.append(f"{tensor.name}: {channels} -> {tensor.channels} channels, aligned to blocks")
-    return told
+        log.add(f"{tensor.name}: {channels} -> {tensor.channels} channels, aligned to blocks")
 
 
 def _loose(node: Node, size: int) -> bool:
@@ -74,9 +58,9 @@ def _loose(node: Node, size: int) -> bool:
 
 def _parts(node: Node) -> list[tuple[int, Tensor]]:
     """Return the parts of a node that joins or splits channels, with their begins."""
-    if isinstance(node.operator, Slice) and node.operator.axis == 3:
+    if isinstance(node.operator, op.Slice) and node.operator.axis == 3:
         return [(node.operator.first, node.output)]
-    if isinstance(node.operator, Concat) and node.operator.axis == 3:
+    if isinstance(node.operator, op.Concat) and node.operator.axis == 3:
         sizes = [tensor.channels for tensor in node.inputs]
         begins = np.cumsum([0, *sizes[:-1]]).tolist()
         return list(zip(begins, node.inputs, strict=True))
@@ -84,19 +68,19 @@ def _parts(node: Node) -> list[tuple[int, Tensor]]:
 
 
 def _whole(node: Node) -> Tensor:
-    return node.inputs[0] if isinstance(node.operator, Slice) else node.output
+    return node.inputs[0] if isinstance(node.operator, op.Slice) else node.output
 
 
 def _is_depthwise(node: Node) -> bool:
     operator = node.operator
     channels = node.inputs[0].channels
-    return isinstance(operator, Conv) and 1 < operator.groups == channels == node.output.channels
+    return isinstance(operator, op.Conv) and 1 < operator.groups == channels == node.output.channels
 
 
 def _alike(node: Node) -> list[Tensor]:
     """Return the maps of a node whose channels must have the same positions."""
     maps = [tensor for tensor in node.inputs if tensor.value is None]
-    moves = isinstance(node.operator, Concat | Slice) and node.operator.axis != 3
+    moves = isinstance(node.operator, op.Concat | op.Slice) and node.operator.axis != 3
     if isinstance(node.operator, ALIKE) or moves:
         return [*maps, *node.outputs]
     return [maps[0], node.output] if _is_depthwise(node) else []
@@ -151,21 +135,14 @@ def _width(channels: int, cuts: set[int], size: int) -> int:
 def _hosted(graph: Graph) -> set[Tensor]:
     """Return the maps that the host computes."""
     made = {view.tensor for view in graph.inputs.values()}
-    for node in graph.nodes:
-        if isinstance(node.operator, Host | Quantise | Windows):
-            made |= set(node.outputs)
-    return made
+    return made.union(*(node.outputs for node in graph.nodes_of(op.BY_HOST)))
 
 
 def _between_host_and_parts(graph: Graph, size: int) -> Iterator[str]:
     """Insert moves after maps of the host that need padding channels."""
     hosted, cuts = _hosted(graph), _cuts(graph, size)
     for tensor in [one for one in cuts if one in hosted and cuts[one]]:
-        users = [
-            node
-            for node in graph.users(tensor)
-            if not isinstance(node.operator, Host | Quantise | Windows)
-        ]
+        users = [node for node in graph.users(tensor) if not isinstance(node.operator, op.BY_HOST)]
         made = _moved(graph, tensor, min(graph.nodes.index(node) for node in users))
         for node in users:
             node.inputs = [made if one is tensor else one for one in node.inputs]
@@ -175,7 +152,7 @@ def _between_host_and_parts(graph: Graph, size: int) -> Iterator[str]:
 def _without_gaps_for_the_host(graph: Graph, cuts: Cuts, size: int) -> Iterator[str]:
     """Insert moves that remove padding channels from maps that the host reads."""
     for tensor in [one for one in cuts if cuts[one]]:
-        hosts = [node for node in graph.users(tensor) if isinstance(node.operator, Host)]
+        hosts = [node for node in graph.users(tensor) if isinstance(node.operator, op.Host)]
         if not hosts and not graph.is_output(tensor):
             continue
         maker = graph.maker(tensor)
@@ -196,20 +173,20 @@ def _moved(graph: Graph, tensor: Tensor, at: int) -> Tensor:
     count, name = tensor.channels, f"{tensor.name}.moved"
     wide: Any = "int32" if tensor.bits == 8 else "int64"
     sums = Tensor(f"{name}.sums", tensor.shape, wide)
-    made = Tensor(name, tensor.shape, tensor.type, tensor.scale, tensor.zero_point, stored=True)
+    made = tensor.like(name, tensor.shape)
     ones = np.eye(count, dtype=np.int64).reshape(count, 1, 1, count)
     bias = np.full(count, -tensor.zero_point, np.int64)
     constants = [
-        Tensor(f"{name}.weights", ones.shape, tensor.type, value=ones),
-        Tensor(f"{name}.bias", bias.shape, wide, value=bias),
+        constant(f"{name}.weights", ones, tensor.type),
+        constant(f"{name}.bias", bias, wide),
     ]
     factor = Multiplier(np.full(count, 1 << 23), np.full(count, 23))
     how = Requantisation(factor, tensor.zero_point, tensor.low, tensor.high)
     maker = graph.maker(tensor)
     sources = maker.sources if maker is not None else (tensor.name,)
     graph.nodes[at:at] = [
-        Node(Conv(Window((1, 1))), [tensor, *constants], [sums], sources),
-        Node(Requantise(how), [sums], [made], sources),
+        Node(op.Conv(Window((1, 1))), [tensor, *constants], [sums], sources),
+        Node(op.Requantise(how), [sums], [made], sources),
     ]
     return made
 
@@ -217,16 +194,16 @@ def _moved(graph: Graph, tensor: Tensor, at: int) -> Tensor:
 def _fill(node: Node, cuts: Cuts, size: int) -> None:
     """Adapt a node to padding channels; the shapes of its maps are still unpadded."""
     operator = node.operator
-    if isinstance(operator, Conv):
+    if isinstance(operator, op.Conv):
         _fill_layer(node, operator, cuts, size)
-    elif isinstance(operator, Requantise) and cuts[node.output]:
-        node.operator = Requantise(_filled(operator.how, node.output, cuts[node.output], size))
-    elif isinstance(operator, Slice) and operator.axis == 3 and cuts[node.inputs[0]]:
+    elif isinstance(operator, op.Requantise) and cuts[node.output]:
+        node.operator = op.Requantise(_filled(operator.how, node.output, cuts[node.output], size))
+    elif isinstance(operator, op.Slice) and operator.axis == 3 and cuts[node.inputs[0]]:
         whole = node.inputs[0]
         slots = _slots(whole.channels, cuts[whole], size)
         node.operator = replace(operator, first=int(slots[operator.first]))
     elif any(cuts.get(tensor) for tensor in (*node.inputs, *node.outputs)):
-        known = isinstance(operator, (*ALIKE, Concat, Slice))
+        known = isinstance(operator, (*ALIKE, op.Concat, op.Slice))
         if not known:
             raise _refusal(node, size)
 
@@ -238,14 +215,13 @@ def _refusal(node: Node, size: int) -> MapperError:
     )
 
 
-def _fill_layer(node: Node, operator: Conv, cuts: Cuts, size: int) -> None:
+def _fill_layer(node: Node, operator: op.Conv, cuts: Cuts, size: int) -> None:
     data, made = node.inputs[0], node.output
     if not cuts[data] and not cuts[made]:
         return
     taken, results = (_slots(one.channels, cuts[one], size) for one in (data, made))
     wide, high = (_width(one.channels, cuts[one], size) for one in (data, made))
-    weights = node.inputs[1].value
-    assert weights is not None
+    weights = node.inputs[1].numbers
     if _is_depthwise(node):
         whole = np.zeros((high, *weights.shape[1:]), weights.dtype)
         whole[results] = weights
@@ -257,27 +233,20 @@ def _fill_layer(node: Node, operator: Conv, cuts: Cuts, size: int) -> None:
         node.operator = replace(operator, groups=1)
     node.inputs[1] = replace(node.inputs[1], shape=whole.shape, value=whole)
     if len(node.inputs) > 2:
-        bias = node.inputs[2].value
-        assert bias is not None
-        node.inputs[2] = replace(
-            node.inputs[2], shape=(high,), value=_spread(bias, results, high, 0)
-        )
+        bias = node.inputs[2]
+        value = _spread(bias.numbers, results, high, 0)
+        node.inputs[2] = replace(bias, shape=(high,), value=value)
 
 
 def _filled(how: Requantisation, made: Tensor, cuts: set[int], size: int) -> Requantisation:
     """Return factors with padding channels, whose values are arbitrary because their sums are 0."""
     slots, width = _slots(made.channels, cuts, size), _width(made.channels, cuts, size)
 
-    def factors(one: Multiplier) -> Multiplier:
-        return Multiplier(*(
-            _spread(np.asarray(each), slots, width, np.asarray(each).flat[0]) for each in one
-        ))  # fmt: skip
+    def spread(values: Any) -> NDArray[Any]:
+        return _spread(np.asarray(values), slots, width, np.asarray(values).flat[0])
 
-    return how._replace(
-        factor=factors(how.factor),
-        offset=_spread(np.asarray(how.offset), slots, width, 0),
-        negative=None if how.negative is None else factors(how.negative),
-    )
+    offset = _spread(np.asarray(how.offset), slots, width, 0)
+    return how.changed(spread)._replace(offset=offset)
 
 
 def _spread(values: NDArray[Any], slots: NDArray[np.int64], width: int, rest: Any) -> NDArray[Any]:

@@ -7,23 +7,22 @@ shares memory.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
 
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import Clamp, Concat, Node, Operator, Pool, Requantise
-from mapper.compiler.ir.requantisation import Int64, Multiplier, Requantisation
-from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.transforms.base import Context, Pass, Site, Taken
+from mapper.compiler.ir.node import Clamp, Concat, Node, Operator, Requantise
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken, saved
 
 CHANNELS = 3
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
     """Yield concatenations with the only user of their result."""
-    for node in graph.nodes:
-        if isinstance(node.operator, Concat):
-            user = graph.only_user(node.output)
-            if user is not None:
-                yield node, user
+    for node in graph.nodes_of(Concat):
+        if (user := graph.only_user(node.output)) is not None:
+            yield node, user
 
 
 def legal(graph: Graph, site: Site, context: Context) -> str | None:
@@ -39,13 +38,9 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
         return "a part has other users"
     if isinstance(user.operator, Requantise):
         # only averaging has a factor per pixel, the same for all parts
-        return (
-            None
-            if user.operator.how.factor.m0.ndim < CHANNELS
-            else "its factors vary between pixels"
-        )
-    largest = isinstance(user.operator, Pool) and user.operator.kind == "max"
-    if largest or isinstance(user.operator, Clamp):
+        by_pixel = user.operator.how.factor.m0.ndim >= CHANNELS
+        return "its factors vary between pixels" if by_pixel else None
+    if user.is_max_pool or isinstance(user.operator, Clamp):
         return None
     return "no max pooling, activation or requantisation follows"
 
@@ -53,8 +48,6 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
 def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
     """Return the gain of a trial that includes the layers of the parts."""
     node, user = site
-    if context.trial is None:
-        return None
     layers: list[Node] = []
     for tensor in dict.fromkeys(node.inputs):
         while (maker := graph.maker(tensor)) is not None and maker.kind in ("requantise", "conv"):
@@ -62,9 +55,7 @@ def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
             tensor = maker.inputs[0]
     before = context.trial([*layers, node, user], [user.output])
     after = context.trial([*layers, *parted(node, user)], [user.output])
-    if before is None or after is None:
-        return None
-    return Taken(before.cycles - after.cycles, before.bytes - after.bytes)
+    return saved(before, after)
 
 
 def parted(node: Node, user: Node) -> list[Node]:
@@ -73,10 +64,7 @@ def parted(node: Node, user: Node) -> list[Node]:
     made, first = [], 0
     for number, tensor in enumerate(node.inputs):
         shape = (*user.output.shape[:CHANNELS], tensor.channels)
-        how = user.output
-        part = Tensor(
-            f"{how.name}.{number + 1}", shape, how.type, how.scale, how.zero_point, stored=True
-        )
+        part = user.output.like(f"{user.output.name}.{number + 1}", shape)
         operator = _of_channels(user.operator, first, tensor.channels)
         made.append(Node(operator, [tensor, *user.inputs[1:]], [part], user.sources))
         first += tensor.channels
@@ -87,17 +75,11 @@ def _of_channels(operator: Operator, first: int, count: int) -> Operator:
     """Return an operator for a range of channels."""
     if not isinstance(operator, Requantise):
         return operator
-    how: Requantisation = operator.how
 
-    def some(values: Int64) -> Int64:
-        return values if values.ndim == 0 else values[first : first + count]
+    def some(values: Any) -> Any:
+        return values if np.ndim(values) == 0 else values[first : first + count]
 
-    def factors(one: Multiplier) -> Multiplier:
-        return Multiplier(some(one.m0), some(one.n))
-
-    negative = None if how.negative is None else factors(how.negative)
-    offset = how.offset if isinstance(how.offset, int) else some(how.offset)
-    return Requantise(how._replace(factor=factors(how.factor), offset=offset, negative=negative))
+    return Requantise(operator.how.changed(some))
 
 
 def apply(graph: Graph, site: Site, context: Context) -> str:
@@ -109,12 +91,4 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     return f"{node.label}: after {user.label}"
 
 
-CONCAT = Pass(
-    "concat", sites, legal, gain, apply,
-    what="a concatenation of channels moves after the max pooling, activation or requantisation "
-        "that reads it; these then run with the layers of the parts, and the result shares memory",
-    legal_if="channels only, not rows or columns; the parts and the whole have a single user",
-    applied_if="always",
-    gains="trial of the layers of the parts, before and after",
-    measured=True,
-)  # fmt: skip
+CONCAT = Pass("concat", sites, legal, gain, apply, measured=True)

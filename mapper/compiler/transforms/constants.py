@@ -14,13 +14,13 @@ import numpy as np
 
 from mapper.compiler.ir.graph import Graph, View
 from mapper.compiler.ir.node import ASKED, Host
-from mapper.compiler.numerics.hosted import session_of
+from mapper.compiler.numerics.execute import session_of
 from mapper.compiler.transforms.base import Context, Pass, Site, Taken
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
     """Yield host nodes that read no map."""
-    return ((n,) for n in graph.nodes if isinstance(n.operator, Host) and not n.inputs)
+    return ((node,) for node in graph.nodes_of(Host) if not node.inputs)
 
 
 def legal(graph: Graph, site: Site, context: Context) -> str | None:
@@ -64,20 +64,10 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     return node.label
 
 
-def folded(graph: Graph) -> list[str]:
-    """Return the log of constant folding in the front end."""
-    return [
-        CONSTANTS.line(f"{kind} {name!r}", Taken(0, size))
-        for name, (kind, size) in graph.folded.items()
-    ]
+def log_folded(graph: Graph, context: Context) -> None:
+    """Log the constant folding in the front end."""
+    for name, (kind, size) in graph.folded.items():
+        context.log.add(CONSTANTS.line(f"{kind} {name!r}", Taken(0, size)))
 
 
-CONSTANTS = Pass(
-    "constants", sites, legal, gain, apply,
-    what="constant folding: ONNX Runtime evaluates nodes of constants when the model is read; "
-        "without the pass, nodes with real results run on the host, and so do the layers that "
-        "read them; shapes, axes and stored integers are always folded",
-    legal_if="all inputs are constant",
-    applied_if="always, except for nodes kept on the host",
-    gains="bytes that the host would compute per frame",
-)  # fmt: skip
+CONSTANTS = Pass("constants", sites, legal, gain, apply)

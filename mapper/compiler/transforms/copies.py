@@ -9,24 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import SHARES, Copy, Host, Quantise, Windows
-from mapper.compiler.transforms.base import Context, Pass, Site, Taken
-from mapper.compiler.transforms.estimate import vectors
+from mapper.compiler.ir.node import BY_HOST, SHARES, Copy
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken, vectors
 from mapper.compiler.transforms.fuse import ALONE
 
 NAME = "copy"
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
-    for node in graph.nodes:
-        if isinstance(node.operator, Copy) and not context.is_marked(NAME, node):
-            yield (node,)
+    return ((node,) for node in graph.nodes_of(Copy) if not context.is_marked(NAME, node))
 
 
 def legal(graph: Graph, site: Site, context: Context) -> str | None:
     (node,) = site
     maker = graph.maker(node.inputs[0])
-    if maker is None or isinstance(maker.operator, (Host, Quantise, Windows)):
+    if maker is None or isinstance(maker.operator, BY_HOST):
         return "the host computes the map"
     if isinstance(maker.operator, (*SHARES, Copy)):
         return "no layer computes the map"
@@ -48,23 +45,14 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     return f"{node.output.name}: also stored by {maker.label}"
 
 
-def load_rest(graph: Graph, context: Context) -> list[str]:
-    """Turn all other copies into loads and stores; return the log."""
-    told = []
+def load_rest(graph: Graph, context: Context) -> None:
+    """Turn all other copies into loads and stores."""
     for (node,) in list(sites(graph, context)):
         context.mark(NAME, node)
         if node.output.type == "bits":
             continue  # the ALU cannot move bits: the layer stores them twice
         context.mark(ALONE, node)
-        told.append(f"{node.output.name}: loaded from {node.inputs[0].name} and stored")
-    return told
+        context.log.add(f"{node.output.name}: loaded from {node.inputs[0].name} and stored")
 
 
-COPY = Pass(
-    NAME, sites, legal, gain, apply,
-    what="a map in two unrelated regions is stored twice: two store instructions, no load and no "
-        "ALU pass; without the pass, it is loaded and stored again",
-    legal_if="a layer on the core computes the map",
-    applied_if="always",
-    gains="a load of the map, and the ALU pass",
-)  # fmt: skip
+COPY = Pass(NAME, sites, legal, gain, apply)

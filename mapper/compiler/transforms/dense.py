@@ -10,13 +10,12 @@ from collections.abc import Iterator
 
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Conv, Dense, Node, Window, Windows
-from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.transforms.base import Context, Pass, Site, Taken
-from mapper.compiler.transforms.estimate import flattened
+from mapper.compiler.ir.tensor import constant
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken, flattened
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
-    return ((node,) for node in graph.nodes if isinstance(node.operator, Dense))
+    return ((node,) for node in graph.nodes_of(Dense))
 
 
 def legal(graph: Graph, site: Site, context: Context) -> str | None:
@@ -39,36 +38,24 @@ def _size(node: Node) -> tuple[int, int]:
     return node.inputs[1].shape[1], node.inputs[1].shape[2]
 
 
-def flatten_rest(graph: Graph) -> list[str]:
-    """Turn remaining dense layers of an integer graph into 1x1 convolutions; return the log.
+def flatten_rest(graph: Graph, context: Context) -> None:
+    """Turn remaining dense layers of an integer graph into 1x1 convolutions.
 
     Where the map has several pixels, the host flattens it into one.
     """
-    told = []
-    for node in [node for node in graph.nodes if isinstance(node.operator, Dense)]:
+    for node in graph.nodes_of(Dense):
         size, data = _size(node), node.inputs[0]
         node.operator = Conv(Window((1, 1)))
         if size == (1, 1):
             continue
         weights = node.inputs[1]
-        assert weights.value is not None
-        flat = weights.value.reshape(len(weights.value), 1, 1, -1)
-        made = Tensor(
-            f"{data.name}.flat", (1, 1, 1, flat.shape[3]), data.type, data.scale,
-            data.zero_point, stored=True,
-        )  # fmt: skip
+        flat = weights.numbers.reshape(weights.shape[0], 1, 1, -1)
+        made = data.like(f"{data.name}.flat", (1, 1, 1, flat.shape[3]))
         at = graph.nodes.index(node)
         graph.nodes.insert(at, Node(Windows(Window(size)), [data], [made], node.sources))
-        node.inputs[:2] = [made, Tensor(weights.name, flat.shape, weights.type, value=flat)]
-        told.append(f"{node.label}: the host flattens its map into {flat.shape[3]:,} channels")
-    return told
+        node.inputs[:2] = [made, constant(weights.name, flat, weights.type)]
+        text = f"the host flattens its map into {flat.shape[3]:,} channels"
+        context.log.add(f"{node.label}: {text}")
 
 
-DENSE = Pass(
-    "dense", sites, legal, gain, apply,
-    what="a dense layer becomes a convolution with a kernel as large as its map, 1x1 after "
-        "another dense layer; without the pass, the host flattens the map into one pixel",
-    legal_if="constant weights",
-    applied_if="always",
-    gains="transfer of the map to the host and back, minus the cost of partly filled blocks",
-)  # fmt: skip
+DENSE = Pass("dense", sites, legal, gain, apply)

@@ -9,21 +9,13 @@ sends the map in planes, with channels padded to groups of four.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import (
-    Conv,
-    Node,
-    Operator,
-    Quantise,
-    Window,
-    WindowColumns,
-    Windows,
-)
-from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.ir.node import Node, Window
+from mapper.compiler.ir.tensor import Tensor, constant
 from mapper.compiler.memory.layouts import WORD_VECTORS, plane_words
 from mapper.compiler.memory.planner import blocks_of, pixel_vectors
 from mapper.compiler.numerics.windows import GROUP, columns_of_kernels
@@ -73,28 +65,19 @@ class WindowOptions(NamedTuple):
         return f"windows {SAYS[way]}, {self.calls['off']} -> {self.calls[way]} calls per pixel"
 
 
-class WindowChoice(NamedTuple):
-    """Selected option for the windows of a layer, the reason, and all options."""
-
-    way: Way
-    why: str
-    ways: WindowOptions
-
-
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
     """Yield convolutions that are the only user of a map from the host."""
     inputs = [view.tensor for view in graph.inputs.values()]
-    inputs += [node.output for node in graph.nodes if isinstance(node.operator, Quantise)]
+    inputs += [node.output for node in graph.nodes_of(op.Quantise)]
     for tensor in inputs:
-        node = graph.only_user(tensor)
-        if node is not None and isinstance(node.operator, Conv):
+        if (node := graph.only_user(tensor, op.Conv)) is not None:
             yield (node,)
 
 
 def legal(graph: Graph, site: Site, context: Context) -> str | None:
     (node,) = site
     window, bits = _window(node), node.inputs[0].type == "bits"
-    assert isinstance(node.operator, Conv)
+    assert isinstance(node.operator, op.Conv)
     if node.operator.groups != 1:
         return "it has groups"
     if window.size == (1, 1):
@@ -109,7 +92,7 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
     if context.few_channels == "core" and ways.why:
         if not context.is_marked(NAME, node):
             context.mark(NAME, node)
-            context.told.append(f"{node.label}: no windows by the window unit: {ways.why}")
+            context.refused.append(f"{node.label}: no windows by the window unit: {ways.why}")
         return ways.why
     return None
 
@@ -135,8 +118,7 @@ def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
     best.
     """
     (node,) = site
-    found = _choice(graph, node, context)
-    way, ways = found.way, found.ways
+    way, _, ways = _choice(graph, node, context)
     if way == "off":
         return None
     shape, made, data = context.shape, node.output, node.inputs[0]
@@ -147,8 +129,8 @@ def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
     return Taken(calls, shape.columns * (plain - sent))
 
 
-def _choice(graph: Graph, node: Node, context: Context) -> WindowChoice:
-    """Select where the windows of a layer are built."""
+def _choice(graph: Graph, node: Node, context: Context) -> tuple[Way, str, WindowOptions]:
+    """Select where the windows of a layer are built; return the reason, and all options."""
     key = NAME, node
     if key not in context.known:
         ways, choice = ways_of(node, context.shape), context.few_channels
@@ -156,10 +138,10 @@ def _choice(graph: Graph, node: Node, context: Context) -> WindowChoice:
             way, why = _fewest(graph, node, ways, context)
         else:
             way, why = choice, ""
-        context.known[key] = WindowChoice(way, why, ways)
+        context.known[key] = way, why, ways
         if way == "off":
-            context.told.append(f"{node.label}: {ways.said(way)}{why}")
-    found: WindowChoice = context.known[key]
+            context.refused.append(f"{node.label}: {ways.said(way)}{why}")
+    found: tuple[Way, str, WindowOptions] = context.known[key]
     return found
 
 
@@ -175,7 +157,8 @@ def _fewest(graph: Graph, node: Node, ways: WindowOptions, context: Context) -> 
     for way in ("host", "core", "off"):
         if way not in ways.calls or (way == "core" and headers_short(node.output, shape, cores)):
             continue
-        with _applied(graph, node, way):
+        with graph.unchanged():
+            _make(graph, node, way)
             if not context.fits(graph):
                 found[way] = None
                 continue
@@ -201,24 +184,10 @@ def _cost(graph: Graph, node: Node, flits: int, others: int, context: Context) -
     """
     macro = next(one for one in fuse(graph) if one.conv is node)
     first = [macro.windows] if macro.windows is not None else []
-    taken = context.trial and context.trial([*first, *macro.nodes], [macro.output])
+    taken = context.trial([*first, *macro.nodes], [macro.output])
     if taken is None and context.cores > 1:  # it may be spread over several cores
         return WindowCost(_calls(node, context.shape), others, flits)
     return None if taken is None else WindowCost(taken.cycles, others, flits)
-
-
-@contextmanager
-def _applied(graph: Graph, node: Node, way: Way) -> Iterator[None]:
-    """Apply an option to a layer, and restore the graph at exit."""
-    operator, inputs, nodes = node.operator, list(node.inputs), list(graph.nodes)
-    kept = [(one, one.stored, one.planes) for one in graph.tensors()]
-    _make(graph, node, way)
-    try:
-        yield
-    finally:
-        node.operator, node.inputs, graph.nodes = operator, inputs, nodes
-        for one, stored, planes in kept:
-            one.stored, one.planes = stored, planes
 
 
 def _flits(tensor: Tensor, shape: NpuShape, cores: int) -> int:
@@ -240,7 +209,7 @@ def _plane_vectors(tensor: Tensor, shape: NpuShape) -> int:
 
 def _calls(node: Node, shape: NpuShape) -> int:
     """Return the matrix calls of a convolution, a lower bound of its cycles."""
-    if not isinstance(node.operator, Conv):
+    if not isinstance(node.operator, op.Conv):
         return 0
     outputs, kh, kw, inputs = node.inputs[1].shape
     size = shape.columns * (8 if node.inputs[0].type == "bits" else 1)
@@ -277,41 +246,22 @@ def _make(graph: Graph, node: Node, way: Way) -> None:
     if way == "off":
         return
     tensor, weights, window = node.inputs[0], node.inputs[1], _window(node)
-    assert weights.value is not None
     made, flat = (
-        (WindowColumns(window), columns_of_kernels(weights.value))
+        (op.WindowColumns(window), columns_of_kernels(weights.numbers))
         if way == "core"
-        else (Windows(window), weights.value.reshape(len(weights.value), 1, 1, -1))
+        else (op.Windows(window), weights.numbers.reshape(weights.shape[0], 1, 1, -1))
     )
     tensor.planes, tensor.stored = way == "core", way == "core"
-    result = Tensor(
-        f"{tensor.name}.windows", (1, node.output.height, node.output.width, flat.shape[3]),
-        tensor.type, tensor.scale, tensor.zero_point, stored=way == "host",
-    )  # fmt: skip
-    _insert(graph, node, made, tensor, result)
-    node.operator = Conv(Window((1, 1)))
-    node.inputs[:2] = [result, Tensor(weights.name, flat.shape, weights.type, value=flat)]
+    shape = (1, node.output.height, node.output.width, flat.shape[3])
+    result = tensor.like(f"{tensor.name}.windows", shape, stored=way == "host")
+    graph.nodes.insert(graph.nodes.index(node), Node(made, [tensor], [result], node.sources))
+    node.operator = op.Conv(Window((1, 1)))
+    node.inputs[:2] = [result, constant(weights.name, flat, weights.type)]
 
 
 def _window(node: Node) -> Window:
-    assert isinstance(node.operator, Conv)
+    assert isinstance(node.operator, op.Conv)
     return node.operator.window
 
 
-def _insert(graph: Graph, node: Node, made: Operator, tensor: Tensor, result: Tensor) -> None:
-    """Insert a node that builds windows before the convolution that reads them."""
-    at = graph.nodes.index(node)
-    graph.nodes.insert(at, Node(made, [tensor], [result], node.sources))
-
-
-FEW_CHANNELS = Pass(
-    NAME, sites, legal, gain, apply,
-    what="a convolution with few input channels becomes a 1x1 convolution over its windows, for "
-        "example 7x7x3 becomes 1x1x147; the host builds them, or the window unit, which pads "
-        "channels to a multiple of four",
-    legal_if="no groups, a kernel larger than 1x1; the only reader of a map from the host; no "
-        "padding for bits; windows that the window unit supports",
-    applied_if="it shortens the initiation interval, including host transfers",
-    gains="matrix calls; bytes of the windows, which may exceed the bytes of the map",
-    weighed=True,
-)  # fmt: skip
+FEW_CHANNELS = Pass(NAME, sites, legal, gain, apply, weighed=True)

@@ -20,23 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import (
-    Clamp,
-    Conv,
-    Node,
-    Operator,
-    Pool,
-    Quantise,
-    Requantise,
-    Unfold,
-    Window,
-    Windows,
-)
-from mapper.compiler.ir.parts import part_of
-from mapper.compiler.ir.requantisation import Multiplier, Requantisation
-from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.transforms.base import Context, Pass, Site, Taken
+from mapper.compiler.ir import node as op
+from mapper.compiler.ir.graph import Graph, part_of
+from mapper.compiler.ir.node import Node, Operator, Window
+from mapper.compiler.ir.requantisation import Requantisation
+from mapper.compiler.ir.tensor import Tensor, constant
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken, saved
 from mapper.compiler.transforms.few_channels import make_windows
 
 NAME = "fold"
@@ -62,7 +51,7 @@ class Chain(NamedTuple):
         """Columns per pooled pixel."""
         if self.pool is None:
             return 1
-        assert isinstance(self.pool.operator, Pool)
+        assert isinstance(self.pool.operator, op.Pool)
         return self.pool.operator.window.size[1]
 
     @property
@@ -94,7 +83,7 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
         return "a column is used by several pooled pixels, or is averaged"
     for part in (chain.first, chain.second):
         operator, tensors = part[0].operator, part[0].inputs
-        assert isinstance(operator, Conv)
+        assert isinstance(operator, op.Conv)
         if operator.groups != 1 or operator.window.dilation[1] != 1:
             return "a kernel is dilated, or has groups"
         if len(tensors) != 3 or any(tensor.value is None for tensor in tensors[1:]):
@@ -135,23 +124,18 @@ def _splice(graph: Graph, chain: Chain, nodes: list[Node]) -> None:
 
 def chain_of(graph: Graph, node: Node) -> Chain | None:
     """Return the chain that begins at a convolution, None if its inner maps have other users."""
-    if not isinstance(node.operator, Conv):
+    if not isinstance(node.operator, op.Conv):
         return None
-    first, pool = _values(graph, node), None
-    user = graph.only_user(first[-1].output)
-    if user is not None and isinstance(user.operator, Pool):
-        pool, user = user, graph.only_user(user.output)
-    if user is None or not isinstance(user.operator, Conv):
-        return None
-    return Chain(first, pool, _values(graph, user))
+    first = _values(graph, node)
+    pool = graph.only_user(first[-1].output, op.Pool)
+    user = graph.only_user((pool or first[-1]).output, op.Conv)
+    return None if user is None else Chain(first, pool, _values(graph, user))
 
 
 def _values(graph: Graph, conv: Node) -> list[Node]:
     """Return a convolution and the elementwise nodes after it."""
     found = [conv]
-    while (user := graph.only_user(found[-1].output)) is not None:
-        if not isinstance(user.operator, Requantise | Clamp):
-            break
+    while (user := graph.only_user(found[-1].output, op.Requantise | op.Clamp)) is not None:
         found.append(user)
     return found
 
@@ -161,7 +145,7 @@ def _pools_alike(chain: Chain) -> bool:
     if chain.pool is None:
         return True
     operator = chain.pool.operator
-    assert isinstance(operator, Pool)
+    assert isinstance(operator, op.Pool)
     window = operator.window
     return (
         operator.kind == "max"
@@ -186,7 +170,7 @@ def _behind(graph: Graph, chain: Chain, count: int, shape: NpuShape) -> bool:
         and made.width % count == 0
         and bool(users)
         and not graph.is_output(made)
-        and all(isinstance(node.operator, Conv | Pool) for node in users)
+        and all(isinstance(node.operator, op.Conv | op.Pool) for node in users)
     )
 
 
@@ -205,7 +189,7 @@ class _Walk(NamedTuple):
     @classmethod
     def of(cls, conv: Node, count: int) -> _Walk | None:
         """Return the window; None if its steps do not match the columns of a pixel."""
-        assert isinstance(conv.operator, Conv)
+        assert isinstance(conv.operator, op.Conv)
         window, data, made = conv.operator.window, conv.inputs[0], conv.output
         stride, left, columns = window.stride[1], window.pad.left, window.size[1]
         if made.width == 1:
@@ -242,8 +226,8 @@ def folded(chain: Chain, count: int) -> list[Node]:
         source = chain.pool
         if pooled > 1:
             between = _wide(nodes, between, pooled)
-        shape = (*source.output.shape[:2], source.output.width // count, between.channels)
-        result = _like(source.output, shape, stored=False)
+        width = source.output.width // count
+        result = _folded(source.output, *source.output.shape[:2], width, between.channels)
         nodes.append(Node(source.operator, [between], [result], source.sources))
         between = result
     return nodes + _taken(chain.second, between, count)
@@ -254,8 +238,8 @@ def _wide(nodes: list[Node], tensor: Tensor, count: int) -> Tensor:
     tensor.stored = True
     frames, rows, columns, channels = tensor.shape
     shape = (frames, rows, columns * count, channels // count)
-    result = _like(tensor, shape, name=f"{tensor.name}.columns")
-    nodes.append(Node(Unfold(count), [tensor], [result], ()))
+    result = tensor.like(f"{tensor.name}.columns", shape, stored=False)
+    nodes.append(Node(op.Unfold(count), [tensor], [result], ()))
     return result
 
 
@@ -266,22 +250,21 @@ def _made(part: list[Node], count: int, pooled: int) -> list[Node]:
     """
     conv = part[0]
     operator = conv.operator
-    assert isinstance(operator, Conv)
+    assert isinstance(operator, op.Conv)
     window, data, whole = operator.window, conv.inputs[0], count * pooled
     (kh, kw), (sh, sw) = window.size, window.stride
     wide = kw + (whole - 1) * sw
     steps = conv.output.width // whole
     right = max(0, (steps - 1) * whole * sw + wide - data.width - window.pad.left)
     over = Window((kh, wide), (sh, whole * sw), window.pad._replace(right=right), window.dilation)
-    weights = conv.inputs[1].value
-    assert weights is not None
+    weights = conv.inputs[1].numbers
     kernels = np.zeros((pooled, count, len(weights), kh, wide, weights.shape[3]), weights.dtype)
     for block in range(pooled):
         for number in range(count):
             at = (number * pooled + block) * sw
             kernels[block, number, :, :, at : at + kw] = weights
     inputs = [data, *_constants(conv, kernels.reshape(-1, kh, wide, weights.shape[3]), whole)]
-    return _values_of(part, Conv(over), inputs, whole, whole)
+    return _values_of(part, op.Conv(over), inputs, whole, whole)
 
 
 def _taken(part: list[Node], data: Tensor, count: int) -> list[Node]:
@@ -289,8 +272,7 @@ def _taken(part: list[Node], data: Tensor, count: int) -> list[Node]:
     conv = part[0]
     taken = _Walk.of(conv, count)
     assert taken is not None
-    weights = conv.inputs[1].value
-    assert weights is not None
+    weights = conv.inputs[1].numbers
     outputs, kh, _, channels = weights.shape
     kernels = np.zeros(
         (taken.results, outputs, kh, taken.window.size[1], count, channels), weights.dtype
@@ -300,18 +282,18 @@ def _taken(part: list[Node], data: Tensor, count: int) -> list[Node]:
             kernels[number, :, :, pixel, inside] = weights[:, :, column]
     size = (taken.results * outputs, kh, taken.window.size[1], count * channels)
     inputs = [data, *_constants(conv, kernels.reshape(size), taken.results)]
-    nodes = _values_of(part, Conv(taken.window), inputs, taken.results, taken.results)
+    nodes = _values_of(part, op.Conv(taken.window), inputs, taken.results, taken.results)
     result = part[-1].output
     if taken.results == 1:
         nodes[-1].outputs = [result]
     else:
         nodes[-1].output.stored = True
-        nodes.append(Node(Unfold(taken.results), [nodes[-1].output], [result], ()))
+        nodes.append(Node(op.Unfold(taken.results), [nodes[-1].output], [result], ()))
     return nodes
 
 
 def _values_of(
-    part: list[Node], operator: Conv, inputs: list[Tensor], columns: int, times: int
+    part: list[Node], operator: op.Conv, inputs: list[Tensor], columns: int, times: int
 ) -> list[Node]:
     """Return a convolution and the elementwise nodes after it with `times` the channels, fewer
     columns.
@@ -321,10 +303,10 @@ def _values_of(
         changed: Operator = operator
         if source is not part[0]:
             inputs, changed = [nodes[-1].output], source.operator
-            if isinstance(changed, Requantise):
-                changed = Requantise(_repeated(changed.how, source.output.channels, times))
+            if isinstance(changed, op.Requantise):
+                changed = op.Requantise(_repeated(changed.how, source.output.channels, times))
         frames, rows, wide, channels = source.output.shape
-        made = _like(source.output, (frames, rows, wide // columns, channels * times))
+        made = _folded(source.output, frames, rows, wide // columns, channels * times)
         nodes.append(Node(changed, inputs, [made], source.sources))
     return nodes
 
@@ -332,10 +314,8 @@ def _values_of(
 def _constants(conv: Node, kernels: NDArray[Any], times: int) -> Iterator[Tensor]:
     """Yield the weights, and the bias repeated for each column."""
     weights, bias = conv.inputs[1:]
-    assert bias.value is not None
-    yield Tensor(weights.name, kernels.shape, weights.type, value=kernels)
-    whole = np.tile(bias.value, times)
-    yield Tensor(bias.name, whole.shape, bias.type, value=whole)
+    yield constant(weights.name, kernels, weights.type)
+    yield constant(bias.name, np.tile(bias.numbers, times), bias.type)
 
 
 def _repeated(how: Requantisation, channels: int, times: int) -> Requantisation:
@@ -344,62 +324,40 @@ def _repeated(how: Requantisation, channels: int, times: int) -> Requantisation:
     def each(values: Any) -> Any:
         return np.tile(values, times) if np.shape(values) == (channels,) else values
 
-    def factors(one: Multiplier) -> Multiplier:
-        return Multiplier(*map(each, one))
-
-    negative = None if how.negative is None else factors(how.negative)
-    return how._replace(factor=factors(how.factor), offset=each(how.offset), negative=negative)
+    return how.changed(each)
 
 
-def _like(tensor: Tensor, shape: tuple[int, ...], stored: bool = False, name: str = "") -> Tensor:
+def _folded(tensor: Tensor, *shape: int) -> Tensor:
     """Return a map with the same numbers in another shape."""
-    return Tensor(
-        name or f"{tensor.name}.folded", shape, tensor.type, tensor.scale, tensor.zero_point,
-        stored=stored,
-    )  # fmt: skip
+    return tensor.like(f"{tensor.name}.folded", shape, stored=False)
 
 
 def _gain(graph: Graph, node: Node, context: Context) -> Taken | None:
     chain = chain_of(graph, node)
     assert chain is not None
-    nodes, kept = folded(chain, _count(chain, context.shape)), list(graph.nodes)
+    nodes = folded(chain, _count(chain, context.shape))
     result, more = chain.second[-1].output, []
-    user = graph.only_user(result)
-    if user is not None and isinstance(user.operator, Pool):
+    if (user := graph.only_user(result, op.Pool)) is not None:
         result, more = user.output, [user]
     before, after = (_trial(graph, [*one, *more], result, context) for one in (chain.nodes, nodes))
     if before is None or after is None:
         return None
-    _splice(graph, chain, nodes)
-    fits = context.fits(graph)
-    graph.nodes = kept
-    return Taken(before.cycles - after.cycles, before.bytes - after.bytes) if fits else None
+    with graph.unchanged():
+        _splice(graph, chain, nodes)
+        fits = context.fits(graph)
+    return saved(before, after) if fits else None
 
 
 def _trial(graph: Graph, nodes: list[Node], result: Tensor, context: Context) -> Taken | None:
     """Return the cost of nodes, with windows for the first one if possible."""
-    if context.trial is None:
-        return None
     part = part_of(nodes, [result])
     conv, data = part.nodes[0], part.nodes[0].inputs[0]
-    maker, kept = graph.maker(data), (data.stored, data.planes)
-    if (maker is None or isinstance(maker.operator, Quantise)) and len(graph.users(data)) == 1:
-        make_windows(part, conv, context)
-    tried = [one for one in part.nodes if not isinstance(one.operator, Windows)]
-    taken = context.trial(tried, [result])
-    data.stored, data.planes = kept
-    return taken
+    by_host = graph.maker(data) is graph.maker(data, op.Quantise)
+    with part.unchanged():
+        if by_host and len(graph.users(data)) == 1:
+            make_windows(part, conv, context)
+        tried = [one for one in part.nodes if not isinstance(one.operator, op.Windows)]
+        return context.trial(tried, [result])
 
 
-FOLD = Pass(
-    NAME, sites, legal, gain, apply,
-    what="a map of few channels between two convolutions, optionally pooled, holds several "
-        "columns per pixel: 8 channels of two columns fill 16 rows of the first layer, and 16 "
-        "columns of the second one",
-    legal_if="maps of bytes; a whole number of columns fills a vector, pixels fill rows, and "
-        "pooled pixels share no columns; results of the second layer fill blocks, for convolutions "
-        "and pooling",
-    applied_if="it fits and saves cycles",
-    gains="cycles and bytes of both layers as separate programs",
-    weighed=True, measured=True,
-)  # fmt: skip
+FOLD = Pass(NAME, sites, legal, gain, apply, weighed=True, measured=True)

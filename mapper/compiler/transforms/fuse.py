@@ -8,51 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.macro import Macro
-from mapper.compiler.ir.node import (
-    SHARES,
-    Activation,
-    Add,
-    Clamp,
-    Copy,
-    Host,
-    Node,
-    Pool,
-    Quantise,
-    Requantise,
-    Sign,
-    Threshold,
-    Upsample,
-    WindowColumns,
-    Windows,
-)
+from mapper.compiler.ir.node import SHARES, Node
 from mapper.compiler.tiling.tiles import least_fits
-from mapper.compiler.transforms.base import Context, Pass, Site, Taken
-from mapper.compiler.transforms.estimate import round_trip
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken, round_trip
 
-NEEDED = Requantise | Threshold
+NEEDED = op.Requantise | op.Threshold
 """Operators that make stored integers of sums; they always run on the same tile."""
-ELEMENTWISE = Activation | Requantise | Clamp | Upsample | Sign | Threshold
-LAST = Upsample | Sign | Threshold
+ELEMENTWISE = op.Activation | op.Requantise | op.Clamp | op.Upsample | op.Sign | op.Threshold
+LAST = op.Upsample | op.Sign | op.Threshold
 """Operators that end a macro node."""
-ELSEWHERE = (Host, Windows, WindowColumns, Quantise, *SHARES)
+ELSEWHERE = (op.Host, op.Windows, op.WindowColumns, op.Quantise, *SHARES)
 
 
-def fuse(
-    graph: Graph, whole: bool = True, context: Context | None = None, told: list[str] | None = None
-) -> list[Macro]:
+def fuse(graph: Graph, whole: bool = True, context: Context | None = None) -> list[Macro]:
     """Return the macro nodes of an integer graph, in an executable order.
 
     whole : fuse all operators that can run on the same tile; else only requantisation of sums
-    context : core whose tiles must fit, if any; told : receives the log
+    context : core whose tiles must fit, if any
     """
-    known, told = context or Context(), [] if told is None else told
+    known = context or Context()
     macros: list[Macro] = []
     taken: set[Node] = set()
     known.stored = {view.tensor for view in graph.inputs.values()}
-    hosted = (node for node in graph.nodes if isinstance(node.operator, Host | Windows | Quantise))
-    known.stored |= {node.output for node in hosted}
+    known.stored |= {node.output for node in graph.nodes_of(op.BY_HOST)}
     for node in graph.nodes:
         if isinstance(node.operator, SHARES):
             known.stored |= set(node.outputs)
@@ -65,16 +46,16 @@ def fuse(
             if not (whole or needed) or legal(graph, site, known) is not None:
                 break
             if context is not None and not needed and not _fits(macro, follower, context):
-                told.append(f"{FUSE.name}: {follower.label}: separate, {TOO_LARGE}")
+                known.log.add(f"{FUSE.name}: {follower.label}: separate, {TOO_LARGE}")
                 break
             if not needed:
-                told.append(FUSE.line(_joined(site), gain(graph, site, known)))
+                known.log.add(FUSE.line(_joined(site), gain(graph, site, known)))
             macro.nodes.append(follower)
         macro.sign = _sign_beside(graph, macro)
         copies = [
             node
             for node in graph.users(macro.output)
-            if isinstance(node.operator, Copy) and not known.is_marked(ALONE, node)
+            if isinstance(node.operator, op.Copy) and not known.is_marked(ALONE, node)
         ]
         macro.copies = [node.output for node in copies]
         taken |= {*macro.nodes, *copies}
@@ -89,8 +70,7 @@ def fuse(
 
 def _windows_of(graph: Graph, node: Node) -> Node | None:
     """Return the node whose windows the window unit builds while it loads a map."""
-    maker = graph.maker(node.inputs[0])
-    return maker if maker is not None and isinstance(maker.operator, WindowColumns) else None
+    return graph.maker(node.inputs[0], op.WindowColumns)
 
 
 ALONE = "copies alone"
@@ -109,7 +89,7 @@ def _sign_beside(graph: Graph, macro: Macro) -> Node | None:
     if isinstance(macro.nodes[-1].operator, LAST):
         return None
     users = graph.users(macro.output)
-    return next((node for node in users if isinstance(node.operator, Sign | Threshold)), None)
+    return next((node for node in users if isinstance(node.operator, op.Sign | op.Threshold)), None)
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
@@ -131,19 +111,19 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
         return f"nothing runs after {last.kind} on its tile"
     if isinstance(user.operator, ELEMENTWISE):
         return None
-    if isinstance(user.operator, Pool):
+    if isinstance(user.operator, op.Pool):
         if user.operator.kind != "max":
             return "averaging needs the whole map"
         if Macro(nodes).conv is None:
             return "no convolution computes the map"
-        if any(isinstance(node.operator, Pool) for node in nodes):
+        if any(isinstance(node.operator, op.Pool) for node in nodes):
             return "the tile is already pooled"
         return "its windows extend past the map" if any(user.operator.window.pad) else None
-    if isinstance(user.operator, Add):
+    if isinstance(user.operator, op.Add):
         other = next((one for one in user.inputs if one is not last.output), last.output)
         if other not in context.stored:
             return "the other addend is not stored yet"
-        added = any(isinstance(node.operator, Add) for node in nodes)
+        added = any(isinstance(node.operator, op.Add) for node in nodes)
         return "the tile already has a sum" if added else None
     return f"no ALU computes {user.kind} of a tile"
 
@@ -163,13 +143,4 @@ def _joined(site: Site) -> str:
     return f"{site[-1].label}: on the tiles of {site[0].label}"
 
 
-FUSE = Pass(
-    "fuse", sites, legal, gain, apply,
-    what="convolution, bias, requantisation, activation, max pooling, residual sum, upsampling "
-        "and sign become one macro node, which stores only its last map",
-    legal_if="single users; one max pooling without padding, after a convolution; one sum, whose "
-        "other addend is stored earlier",
-    applied_if="one pixel of the fused layer fits the accumulators, else for the longest run that "
-        "fits; requantisation of sums is always fused",
-    gains="the map between: a store and a load",
-)  # fmt: skip
+FUSE = Pass("fuse", sites, legal, gain, apply)

@@ -11,9 +11,8 @@ import numpy as np
 
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Affine, Conv, Dense, Node
-from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.transforms.base import Context, Pass, Site, Taken
-from mapper.compiler.transforms.estimate import of_each_channel
+from mapper.compiler.ir.tensor import constant
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken, of_each_channel
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
@@ -66,8 +65,7 @@ def _join(node: Node, layer: Node) -> None:
     first, second = ([np.asarray(t.value, np.float64) for t in n.inputs[1:]] for n in (node, layer))
     made = first[0] * second[0], first[1] * second[0] + second[1]
     for at, value in enumerate(made, 1):
-        name = layer.inputs[at].name
-        layer.inputs[at] = Tensor(name, value.shape, value=value.astype(np.float32))
+        layer.inputs[at] = constant(layer.inputs[at].name, value.astype(np.float32))
     layer.inputs[0] = node.inputs[0]
     layer.sources = node.sources + layer.sources
 
@@ -75,30 +73,21 @@ def _join(node: Node, layer: Node) -> None:
 def _fold(node: Node, layer: Node) -> None:
     factor, offset = (np.asarray(one.value, np.float64) for one in node.inputs[1:])
     weights = layer.inputs[1]
-    assert weights.value is not None
-    outputs, share = weights.value.shape[0], weights.value.shape[3]
+    values = weights.numbers
+    outputs, share = values.shape[0], values.shape[3]
     groups = factor.size // share
     # factors of the input channels of each kernel
     seen = np.repeat(np.arange(groups), outputs // groups)
     factors, offsets = (one.reshape(groups, share)[seen] for one in (factor, offset))
-    bias = (weights.value * offsets[:, None, None, :]).sum((1, 2, 3))
+    bias = (values * offsets[:, None, None, :]).sum((1, 2, 3))
     if len(layer.inputs) > 2:
-        assert layer.inputs[2].value is not None
-        bias = bias + layer.inputs[2].value
-    made = (weights.value * factors[:, None, None, :]).astype(np.float32)
+        bias = bias + layer.inputs[2].numbers
     layer.inputs = [
         node.inputs[0],
-        Tensor(weights.name, made.shape, value=made),
-        Tensor(f"{layer.sources[0]}.bias", bias.shape, value=bias.astype(np.float32)),
+        constant(weights.name, (values * factors[:, None, None, :]).astype(np.float32)),
+        constant(f"{layer.sources[0]}.bias", bias.astype(np.float32)),
     ]
     layer.sources = node.sources + layer.sources
 
 
-INPUT_SCALE = Pass(
-    "input-scale", sites, legal, gain, apply,
-    what="Mul, Sub, Div, Add by constants, BatchNormalization and ImageScaler on the input fold "
-        "into the weights and the bias of the first layer",
-    legal_if="the input has a single user; the layer does not pad, or there is no offset",
-    applied_if="always",
-    gains="the depthwise convolution that would apply the factors",
-)  # fmt: skip
+INPUT_SCALE = Pass("input-scale", sites, legal, gain, apply)

@@ -1,28 +1,52 @@
-"""Turn nodes without a core operator into depthwise 1x1 convolutions.
+"""Last changes of a floating-point graph, which always run.
 
-These are factors and offsets, zero padding, and leaky activations that follow no convolution.
+Activations move before max pooling, so that they become part of the layer before it. Nodes without
+a core operator become depthwise 1x1 convolutions.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import Activation, Affine, Conv, Dense, Node, PadMap, Window
-from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.ir.node import Activation, Affine, Conv, Dense, Node, PadMap, Pool, Window
+from mapper.compiler.ir.tensor import Tensor, constant
+from mapper.compiler.transforms.base import Context
 
 
-def channel_convolutions(graph: Graph) -> list[str]:
-    """Convert the nodes; return the log. Always runs, after all passes that fold such nodes."""
-    told = []
+def activate_first(graph: Graph, context: Context) -> None:
+    """Swap max pooling and activations that never decrease.
+
+    An activation without a layer takes another pass over the map. Pooling of sums is a separate
+    pass.
+    """
+    for node in graph.nodes_of(Activation):
+        maker = graph.maker(node.inputs[0], Pool)
+        assert isinstance(node.operator, Activation)
+        if maker is None or not maker.is_max_pool:
+            continue
+        slope: Any = node.inputs[1].value if len(node.inputs) > 1 else node.operator.slope
+        if np.min(slope) < 0 or graph.only_user(maker.output) is not node:
+            continue
+        middle = Tensor(f"{node.output.name}.before_pool", maker.inputs[0].shape)
+        first = Node(node.operator, [maker.inputs[0], *node.inputs[1:]], [middle], node.sources)
+        graph.nodes.insert(graph.nodes.index(maker), first)
+        graph.nodes.remove(node)
+        maker.inputs[0], maker.outputs = middle, node.outputs
+        context.log.add(f"{node.label}: before {maker.label}")
+
+
+def channel_convolutions(graph: Graph, context: Context) -> None:
+    """Convert factors and offsets, zero padding, and leaky activations that follow no
+    convolution, after all passes that fold such nodes."""
     for node in list(graph.nodes):
         operator = node.operator
         if isinstance(operator, Affine):
-            factor, offset = (one.value for one in node.inputs[1:])
-            assert factor is not None
-            assert offset is not None
-            _become(node, Window((1, 1)), factor.astype(np.float32), offset.astype(np.float32))
+            factor, offset = (one.numbers.astype(np.float32) for one in node.inputs[1:])
+            _become(node, Window((1, 1)), factor, offset)
         elif isinstance(operator, PadMap) and operator.value == 0:
             _become(node, Window((1, 1), pad=operator.pad), *_same(node.inputs[0].channels))
         elif isinstance(operator, Activation) and _alone(graph, node, operator):
@@ -33,8 +57,7 @@ def channel_convolutions(graph: Graph) -> list[str]:
             node.inputs[0] = between
         else:
             continue
-        told.append(f"{node.sources[0]!r} ({operator.name}): as a depthwise convolution")
-    return told
+        context.log.add(f"{node.sources[0]!r} ({operator.name}): as a depthwise convolution")
 
 
 def _same(channels: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -48,8 +71,8 @@ def _become(
     name = node.sources[0]
     node.inputs = [
         node.inputs[0],
-        Tensor(f"{name}.weights", (factor.size, 1, 1, 1), value=factor.reshape(-1, 1, 1, 1)),
-        Tensor(f"{name}.bias", offset.shape, value=offset),
+        constant(f"{name}.weights", factor.reshape(-1, 1, 1, 1)),
+        constant(f"{name}.bias", offset),
     ]
 
 
@@ -57,6 +80,5 @@ def _alone(graph: Graph, node: Node, operator: Activation) -> bool:
     """Return whether no layer before a leaky activation can include it in its requantisation."""
     if len(node.inputs) == 1 and operator.slope in (0.0, 1.0):
         return False
-    maker = graph.maker(node.inputs[0])
-    layer = maker is not None and isinstance(maker.operator, Conv | Dense)
-    return not layer or graph.only_user(node.inputs[0]) is not node
+    layer = graph.maker(node.inputs[0], Conv | Dense)
+    return layer is None or graph.only_user(node.inputs[0]) is not node

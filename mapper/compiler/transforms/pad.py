@@ -8,12 +8,11 @@ from dataclasses import replace
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Activation, Concat, Conv, PadMap, Pool, Upsample
 from mapper.compiler.ir.tensor import Pad, Tensor
-from mapper.compiler.transforms.base import Context, Pass, Site, Taken
-from mapper.compiler.transforms.estimate import of_each_channel
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken, of_each_channel
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
-    return ((node,) for node in graph.nodes if isinstance(node.operator, PadMap))
+    return ((node,) for node in graph.nodes_of(PadMap))
 
 
 def legal(graph: Graph, site: Site, context: Context) -> str | None:
@@ -29,7 +28,7 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
         return "the padded map has several users"
     if isinstance(user.operator, Conv):
         return None if value == 0 else "a convolution pads with zeros"
-    if not isinstance(user.operator, Pool) or user.operator.kind != "max":
+    if not isinstance(user.operator, Pool) or not user.is_max_pool:
         return "no convolution or max pooling follows"
     reach, window = user.operator.window.reach, user.operator.window
     sides = [one + other for one, other in zip(window.pad, node.operator.pad, strict=True)]
@@ -67,17 +66,10 @@ def _least(graph: Graph, tensor: Tensor) -> float:
     maker = graph.maker(tensor)
     if maker is not None and isinstance(maker.operator, Activation):
         return maker.operator.low
-    mean = maker is not None and isinstance(maker.operator, Pool) and maker.operator.kind != "max"
-    if maker is not None and isinstance(maker.operator, Concat | Pool | Upsample) and not mean:
+    moves = maker is not None and isinstance(maker.operator, Concat | Upsample)
+    if maker is not None and (moves or maker.is_max_pool):
         return min(_least(graph, one) for one in maker.inputs)
     return float("-inf")
 
 
-PAD = Pass(
-    "pad", sites, legal, gain, apply,
-    what="Pad folds into the convolution or the max pooling after it",
-    legal_if="one user, rows and columns only; zeros before a convolution; before max pooling no "
-        "value larger than the map, and no window of only padding",
-    applied_if="always: the padding value would otherwise be part of the range of the map",
-    gains="the depthwise convolution that would pad",
-)  # fmt: skip
+PAD = Pass("pad", sites, legal, gain, apply)

@@ -10,17 +10,14 @@ from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Clamp, Conv, Node, Pool, Requantise
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.tiling.tiles import least_fits
-from mapper.compiler.transforms.base import Context, Pass, Site, Taken
-from mapper.compiler.transforms.estimate import vectors
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken, vectors
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
     """Yield max pooling after requantisation or the bounds of an activation."""
-    for node in graph.nodes:
-        if not isinstance(node.operator, Pool) or node.operator.kind != "max":
-            continue
-        maker = graph.maker(node.inputs[0])
-        if maker is not None and isinstance(maker.operator, Requantise | Clamp):
+    for node in graph.nodes_of(Pool):
+        maker = graph.maker(node.inputs[0], Requantise | Clamp)
+        if maker is not None and node.is_max_pool:
             yield node, maker
 
 
@@ -38,10 +35,9 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
     before = graph.maker(maker.inputs[0])
     if isinstance(maker.operator, Clamp):
         known = before is not None and isinstance(before.operator, Requantise)
-        alone = graph.only_user(maker.inputs[0]) is maker
-        return (
-            None if known and alone else "no requantisation with a single user precedes the bounds"
-        )
+        if known and graph.only_user(maker.inputs[0]) is maker:
+            return None
+        return "no requantisation with a single user precedes the bounds"
     if before is None or not isinstance(before.operator, Conv):
         return "no convolution precedes it"
     if graph.only_user(before.output) is not maker:
@@ -70,10 +66,8 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     taken = maker.inputs[0]
     if isinstance(maker.operator, Clamp):
         told = f"{node.label}: before the bounds of {maker.label}"
-    pooled = Tensor(
-        f"{node.output.name}.{'sums' if taken.bits > 16 else 'pooled'}", node.output.shape,
-        taken.type, taken.scale, taken.zero_point,
-    )  # fmt: skip
+    name = f"{node.output.name}.{'sums' if taken.bits > 16 else 'pooled'}"
+    pooled = taken.like(name, node.output.shape, stored=False)
     node.inputs, maker.inputs = [taken], [pooled]
     node.outputs, maker.outputs = [pooled], node.outputs
     at = graph.nodes.index(maker)
@@ -82,11 +76,4 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     return told
 
 
-POOL_FIRST = Pass(
-    "pool-first", sites, legal, gain, apply,
-    what="max pooling moves before the requantisation and the activation of the layer before",
-    legal_if="no channel has a negative factor, so the function never decreases: ReLU, Clip, leaky "
-        "slopes of at least 0; no padding; a window of sums fits the accumulators",
-    applied_if="always; with `fuse` off, sums cannot be pooled on their tiles",
-    gains="ALU cycles of requantisations that are saved",
-)  # fmt: skip
+POOL_FIRST = Pass("pool-first", sites, legal, gain, apply)

@@ -9,19 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import Concat, Copy, Host, Node, Quantise, Slice, Windows
+from mapper.compiler.ir.node import BY_HOST, Concat, Copy, Node, Slice
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.transforms.base import Context, Pass, Site, Taken
-from mapper.compiler.transforms.estimate import round_trip
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken, round_trip
 
 NAME = "share"
-HOST = Host | Quantise | Windows
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
-    for node in graph.nodes:
-        if isinstance(node.operator, Concat | Slice) and not context.is_marked(NAME, node):
-            yield (node,)
+    both = graph.nodes_of(Concat | Slice)
+    return ((node,) for node in both if not context.is_marked(NAME, node))
 
 
 def _parts(node: Node) -> list[Tensor]:
@@ -50,9 +47,8 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     return f"{node.label}: its parts share one region"
 
 
-def copy_parts(graph: Graph, context: Context) -> list[str]:
-    """Give separate regions to the parts of nodes that do not share; return the log."""
-    told = []
+def copy_parts(graph: Graph, context: Context) -> None:
+    """Give separate regions to the parts of nodes that do not share."""
     for (node,) in list(sites(graph, context)):
         context.mark(NAME, node)
         if any(one.type == "bits" for one in _parts(node)):
@@ -60,7 +56,9 @@ def copy_parts(graph: Graph, context: Context) -> list[str]:
         made = [_copied(one, number, node) for number, one in enumerate(_parts(node), 1)]
         at = graph.nodes.index(node)
         if isinstance(node.operator, Slice):
-            users = [one for one in graph.users(node.output) if not isinstance(one.operator, HOST)]
+            users = [
+                one for one in graph.users(node.output) if not isinstance(one.operator, BY_HOST)
+            ]
             for user in users:
                 user.inputs = [made[0].output if one is node.output else one for one in user.inputs]
             made = made if users else []  # the host reads parts inside the whole
@@ -68,24 +66,14 @@ def copy_parts(graph: Graph, context: Context) -> list[str]:
         else:
             node.inputs = [one.output for one in made]
             graph.nodes[at:at] = made
-        told += [
-            f"{node.label}: {one.inputs[0].name} has a separate region, and is copied"
-            for one in made
-        ]
-    return told
+        for one in made:
+            text = f"{one.inputs[0].name} has a separate region, and is copied"
+            context.log.add(f"{node.label}: {text}")
 
 
 def _copied(part: Tensor, number: int, node: Node) -> Node:
-    name = f"{part.name}.part{number}"
-    copy = Tensor(name, part.shape, part.type, part.scale, part.zero_point, stored=True)
+    copy = part.like(f"{part.name}.part{number}", part.shape)
     return Node(Copy(), [part], [copy], node.sources)
 
 
-SHARE = Pass(
-    NAME, sites, legal, gain, apply,
-    what="parts of concatenations, in channels, rows or columns, and of splits are stored inside "
-        "the region of the whole; without the pass, each has a separate region and is copied",
-    legal_if="parts begin at vectors (blocks are padded for this) and have one scale",
-    applied_if="always",
-    gains="a load and a store per part",
-)  # fmt: skip
+SHARE = Pass(NAME, sites, legal, gain, apply)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Activation, Affine, Conv, Node, Pool, Window
 from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.transforms.base import Context
 from mapper.compiler.transforms.split_groups import block_diagonal
 
 Order = NDArray[np.int64]
@@ -36,14 +37,12 @@ def order_of(node: Node) -> Order | None:
     flat = weights.reshape(weights.shape[0], -1)
     order = flat.argmax(1)
     one = np.eye(len(flat), dtype=flat.dtype)
-    return (
-        order if np.array_equal(flat, one[order]) and np.unique(order).size == len(flat) else None
-    )
+    permutes = np.array_equal(flat, one[order]) and np.unique(order).size == len(flat)
+    return order if permutes else None
 
 
-def fold_shuffles(graph: Graph) -> list[str]:
-    """Fold permutations into other layers; return a log line for each."""
-    told = []
+def fold_shuffles(graph: Graph, context: Context) -> None:
+    """Fold permutations into other layers."""
     for node in [node for node in graph.nodes if order_of(node) is not None]:
         order = order_of(node)
         assert order is not None
@@ -65,8 +64,8 @@ def fold_shuffles(graph: Graph) -> list[str]:
         layer = found[-1]
         layer.sources = (*layer.sources, *node.sources)
         graph.remove(node, node.inputs[0])
-        told.append(f"{node.sources[0]!r}: channel permutation, into {layer.label}")
-    return told
+        text = f"channel permutation, into {layer.label}"
+        context.log.add(f"shuffles: {node.sources[0]!r}: {text}")
 
 
 def _is_each(node: Node) -> bool:
@@ -78,32 +77,32 @@ def _is_each(node: Node) -> bool:
 
 def _before(graph: Graph, node: Node) -> list[Node] | None:
     """Return the nodes that compute the map, back to a layer over all channels."""
-    found: list[Node] = []
-    while True:
-        maker = graph.maker(node.inputs[0])
-        if maker is None or graph.only_user(maker.output) is not node:
-            return None
-        found.append(maker)
-        if isinstance(maker.operator, Conv) and not _is_each(maker):
-            return found
-        if not _is_each(maker):
-            return None
-        node = maker
+
+    def maker(one: Node) -> Node | None:
+        found = graph.maker(one.inputs[0])
+        return found if found is not None and graph.only_user(found.output) is one else None
+
+    return _up_to_layer(node, maker)
 
 
 def _behind(graph: Graph, node: Node) -> list[Node] | None:
     """Return the nodes that read the map, up to a layer over all channels."""
+
+    def user(one: Node) -> Node | None:
+        found = graph.only_user(one.output)
+        return found if found is not None and found.inputs[0] is one.output else None
+
+    return _up_to_layer(node, user)
+
+
+def _up_to_layer(node: Node, step: Callable[[Node], Node | None]) -> list[Node] | None:
+    """Return the next nodes up to a layer over all channels; None if another node is before it."""
     found: list[Node] = []
-    while True:
-        user = graph.only_user(node.output)
-        if user is None or user.inputs[0] is not node.output:
-            return None
-        found.append(user)
-        if isinstance(user.operator, Conv) and not _is_each(user):
-            return found
-        if not _is_each(user):
-            return None
-        node = user
+    while (one := step(found[-1] if found else node)) is not None:
+        found.append(one)
+        if not _is_each(one):
+            return found if isinstance(one.operator, Conv) else None
+    return None
 
 
 def _give(node: Node, order: Order) -> None:
@@ -122,15 +121,13 @@ def _take(node: Node, order: Order) -> None:
     if isinstance(node.operator, Conv) and not _is_each(node):
         _ungroup(node)
         weights = node.inputs[1]
-        assert weights.value is not None
-        node.inputs[1] = replace(weights, value=np.ascontiguousarray(weights.value[..., back]))
+        node.inputs[1] = replace(weights, value=np.ascontiguousarray(weights.numbers[..., back]))
     else:
         node.inputs[1:] = [_chosen(one, back) for one in node.inputs[1:]]
 
 
 def _chosen(constant: Tensor, order: Order) -> Tensor:
-    value = constant.value
-    assert value is not None
+    value = constant.numbers
     return replace(constant, value=value[order]) if value.shape[0] == len(order) else constant
 
 
@@ -139,7 +136,6 @@ def _ungroup(node: Node) -> None:
     if not isinstance(operator, Conv) or operator.groups == 1 or _is_each(node):
         return
     weights = node.inputs[1]
-    assert weights.value is not None
-    value = block_diagonal(weights.value, operator.groups)
+    value = block_diagonal(weights.numbers, operator.groups)
     node.inputs[1] = replace(weights, shape=value.shape, value=value)
     node.operator = replace(operator, groups=1)

@@ -13,29 +13,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import (
-    Add,
-    Clamp,
-    Concat,
-    Conv,
-    Node,
-    Pool,
-    Requantise,
-    Sign,
-    Slice,
-    Threshold,
-    Upsample,
-    Window,
-)
+from mapper.compiler.ir.node import Node, Window
 from mapper.compiler.ir.requantisation import Multiplier, Requantisation
-from mapper.compiler.ir.tensor import Pad, Tensor
+from mapper.compiler.ir.tensor import Pad, Tensor, constant
 from mapper.compiler.memory.planner import blocks_of
-from mapper.compiler.transforms.base import Context, Pass, Site, Taken
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken, saved
 
 WORTH_A_TRIAL = 4.0
 """Matrix calls that may be added per vector that is not loaded; above this, joining gains
 nothing."""
+RUN_BEHIND = op.Add | op.Clamp | op.Pool | op.Sign | op.Threshold | op.Upsample
 
 
 class Sibling(NamedTuple):
@@ -46,12 +35,12 @@ class Sibling(NamedTuple):
 
     @property
     def window(self) -> Window:
-        assert isinstance(self.conv.operator, Conv)
+        assert isinstance(self.conv.operator, op.Conv)
         return self.conv.operator.window
 
     @property
     def how(self) -> Requantisation:
-        assert isinstance(self.requantise.operator, Requantise)
+        assert isinstance(self.requantise.operator, op.Requantise)
         return self.requantise.operator.how
 
     @property
@@ -64,13 +53,6 @@ class Joined(NamedTuple):
 
     nodes: list[Node]
     slices: list[Node]
-
-
-class Gain(NamedTuple):
-    """Savings of joining two convolutions, and their order."""
-
-    taken: Taken
-    order: list[Sibling]
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
@@ -90,17 +72,15 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
 
 def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
     """Return the largest gain of two convolutions."""
-    best = _best(graph, site, context)
-    return None if best is None else best.taken
+    return _best(graph, site, context)[0]
 
 
 def apply(graph: Graph, site: Site, context: Context) -> str:
     """Join the two convolutions with the largest gain, at the place of the first one."""
-    best = _best(graph, site, context)
-    assert best is not None
-    _put(graph, best.order, join(graph, best.order))
-    names = ", ".join(one.conv.label for one in best.order)
-    return f"{names}: one of {'x'.join(map(str, _kernel(best.order)))}"
+    _, order = _best(graph, site, context)
+    _put(graph, order, join(graph, order))
+    names = ", ".join(one.conv.label for one in order)
+    return f"{names}: one of {'x'.join(map(str, _kernel(order)))}"
 
 
 def _pairs(graph: Graph, site: Site) -> Iterator[tuple[Sibling, Sibling]]:
@@ -109,8 +89,8 @@ def _pairs(graph: Graph, site: Site) -> Iterator[tuple[Sibling, Sibling]]:
     yield from combinations(both, 2)
 
 
-def _best(graph: Graph, site: Site, context: Context) -> Gain | None:
-    """Return the two convolutions on a map with the largest gain that fit; None if there are none.
+def _best(graph: Graph, site: Site, context: Context) -> tuple[Taken | None, list[Sibling]]:
+    """Return the largest gain, and its two convolutions on a map in order; None if none fit.
 
     Each pair is tried once; pairs that do not fit the feature memory are logged and not tried
     again.
@@ -127,58 +107,43 @@ def _best(graph: Graph, site: Site, context: Context) -> Gain | None:
             found.append((taken, key, in_order(graph, pair)))
     found.sort(key=lambda one: one[0], reverse=True)
     for taken, key, order in found:
-        if _fits(graph, order, context):
-            return Gain(taken, order)
+        with graph.unchanged():
+            _put(graph, order, join(graph, order))
+            fits = context.fits(graph)
+        if fits:
+            return taken, order
         context.known[key] = None
         names = ", ".join(one.conv.label for one in order)
-        context.told.append(f"{names}: not joined, because the feature memory is too small")
-    return None
-
-
-def _fits(graph: Graph, order: Sequence[Sibling], context: Context) -> bool:
-    """Return whether the feature memory holds all maps after joining; the graph is unchanged."""
-    before = [(node, list(node.inputs)) for node in graph.nodes]
-    _put(graph, order, join(graph, order))
-    found = context.fits(graph)
-    graph.nodes = [node for node, _ in before]
-    for node, inputs in before:
-        node.inputs = inputs
-    return found
+        context.refused.append(f"{names}: not joined, because the feature memory is too small")
+    return None, []
 
 
 def weighed(graph: Graph, pair: Sequence[Sibling], context: Context) -> Taken | None:
     """Return the savings of joining two convolutions; None if they save no cycles."""
-    if context.trial is None:
-        return None
     order = in_order(graph, pair)
     made = join(graph, order)
     before = context.trial([node for one in order for node in one], [one.result for one in order])
     results = [node.output for node in made.slices] or [made.nodes[-1].output]
     after = context.trial([*made.nodes, *made.slices], results)
-    if before is None or after is None or after.cycles >= before.cycles:
-        return None
-    return Taken(before.cycles - after.cycles, before.bytes - after.bytes)
+    gain = saved(before, after)
+    return gain if gain is not None and gain.cycles > 0 else None
 
 
 def _siblings(graph: Graph, tensor: Tensor) -> Iterator[Sibling]:
     """Yield ungrouped convolutions of 8 or 16 bits on a map, with their requantisation."""
     for node in graph.users(tensor):
-        if not isinstance(node.operator, Conv) or node.operator.groups != 1:
+        if not isinstance(node.operator, op.Conv) or node.operator.groups != 1:
             continue
-        user = graph.only_user(node.output)
-        if user is None or not isinstance(user.operator, Requantise):
-            continue
-        if tensor.type in ("int8", "int16") and not _runs_behind(graph, user.output):
+        user = graph.only_user(node.output, op.Requantise)
+        whole = user is not None and tensor.type in ("int8", "int16")
+        if user is not None and whole and not _runs_behind(graph, user.output):
             yield Sibling(node, user)
 
 
 def _runs_behind(graph: Graph, tensor: Tensor) -> bool:
     """Return whether an operator would run on the same tiles, but not after a slice."""
-    user = graph.only_user(tensor)
-    if user is None:
-        return False
-    largest = isinstance(user.operator, Pool) and user.operator.kind == "max"
-    return largest or isinstance(user.operator, Add | Clamp | Sign | Threshold | Upsample)
+    user = graph.only_user(tensor, RUN_BEHIND)
+    return user is not None and (user.is_max_pool or not isinstance(user.operator, op.Pool))
 
 
 def apart(graph: Graph, pair: Sequence[Sibling], columns: int) -> str | None:
@@ -203,7 +168,9 @@ def apart(graph: Graph, pair: Sequence[Sibling], columns: int) -> str | None:
         return "their results have different sizes"
     if beside(graph, in_order(graph, pair)):
         return None
-    if any(isinstance(user.operator, Concat) for one in pair for user in graph.users(one.result)):
+    if any(
+        isinstance(user.operator, op.Concat) for one in pair for user in graph.users(one.result)
+    ):
         return "their results are concatenated with others"
     if all(one.result.channels % columns for one in pair):
         return "neither ends at a block boundary"
@@ -243,15 +210,11 @@ def _grown(window: Window, size: tuple[int, int], dilation: tuple[int, int]) -> 
 def in_order(graph: Graph, pair: Sequence[Sibling]) -> list[Sibling]:
     """Return the order in a concatenation, else the largest power of two of channels first."""
     for user in graph.users(pair[0].result):
-        places = [_place(user, one.result) for one in pair]
-        if isinstance(user.operator, Concat) and None not in places:
-            order = sorted(range(len(pair)), key=lambda at: places[at] or 0)
-            return [pair[at] for at in order]
+        joined = isinstance(user.operator, op.Concat)
+        if joined and all(one.result in user.inputs for one in pair):
+            inputs = user.inputs
+            return sorted(pair, key=lambda one: inputs.index(one.result))
     return sorted(pair, key=lambda one: one.result.channels & -one.result.channels, reverse=True)
-
-
-def _place(user: Node, tensor: Tensor) -> int | None:
-    return user.inputs.index(tensor) if tensor in user.inputs else None
 
 
 def beside(graph: Graph, order: Sequence[Sibling]) -> Node | None:
@@ -263,7 +226,7 @@ def beside(graph: Graph, order: Sequence[Sibling]) -> Node | None:
     if len(users) != 1 or any(graph.is_output(one.result) for one in order):
         return None
     (user,) = users.values()
-    if user.operator != Concat(3) or len({*user.inputs}) != len(user.inputs):
+    if user.operator != op.Concat(3) or len({*user.inputs}) != len(user.inputs):
         return None
     at = user.inputs.index(order[0].result)
     same = user.inputs[at : at + len(order)] == [one.result for one in order]
@@ -290,31 +253,30 @@ def join(graph: Graph, order: Sequence[Sibling]) -> Joined:
     assert dilation is not None
     window = _grown(first.window, size, dilation)
     assert window is not None
-    weights = np.concatenate([_padded(one.conv.inputs[1].value, size) for one in order])
+    weights = np.concatenate([_padded(one.conv.inputs[1].numbers, size) for one in order])
     bias = np.concatenate([_channels(one.conv.inputs[2].value, one) for one in order])
     sources = tuple(dict.fromkeys(name for one in order for name in one.conv.sources))
     data, result = first.conv.inputs[0], first.result
     shape = (1, *result.shape[1:3], len(bias))
     constants = [
-        Tensor(first.conv.inputs[1].name, weights.shape, first.conv.inputs[1].type, value=weights),
-        Tensor(first.conv.inputs[2].name, bias.shape, first.conv.inputs[2].type, value=bias),
+        constant(one.name, value, one.type)
+        for one, value in zip(first.conv.inputs[1:], (weights, bias), strict=True)
     ]
     name = "+".join(one.result.name for one in order)
     sums = Tensor(f"{name}.sums", shape, first.conv.output.type)
-    whole = Tensor(name, shape, result.type, result.scale, result.zero_point, stored=True)
+    whole = result.like(name, shape)
     nodes = [
-        Node(Conv(window), [data, *constants], [sums], sources),
-        Node(Requantise(_stacked(order)), [sums], [whole], sources),
+        Node(op.Conv(window), [data, *constants], [sums], sources),
+        Node(op.Requantise(_stacked(order)), [sums], [whole], sources),
     ]
     slices, at = [], 0
     for one in order if beside(graph, order) is None else ():
-        slices.append(Node(Slice(3, at), [whole], [one.result], one.requantise.sources))
+        slices.append(Node(op.Slice(3, at), [whole], [one.result], one.requantise.sources))
         at += one.result.channels
     return Joined(nodes, slices)
 
 
-def _padded(weights: NDArray[np.int64] | None, size: tuple[int, int]) -> NDArray[np.int64]:
-    assert weights is not None
+def _padded(weights: NDArray[np.int64], size: tuple[int, int]) -> NDArray[np.int64]:
     rows, columns = (
         (large - small) // 2 for large, small in zip(size, weights.shape[1:3], strict=True)
     )
@@ -361,15 +323,4 @@ def _put(graph: Graph, order: Sequence[Sibling], made: Joined) -> None:
     ]  # fmt: skip
 
 
-SIBLINGS = Pass(
-    "siblings", sites, legal, gain, apply,
-    what="convolutions on one map become one: a small kernel is padded with zeros to the size of "
-        "the larger one, kernels are stacked, and the results share memory",
-    legal_if="equal strides, dilations and result sizes, no groups, kernel sizes that differ by an "
-        "even number and paddings by half of it; equal zero points and bounds, because one "
-        "requantisation has one of each; parts begin at blocks, or are adjacent in a "
-        "concatenation",
-    applied_if="it saves cycles, and the feature memory holds the whole",
-    gains="trial of both convolutions, and of the joined one",
-    weighed=True, measured=True,
-)  # fmt: skip
+SIBLINGS = Pass("siblings", sites, legal, gain, apply, weighed=True, measured=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Conv, Node
-from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.ir.tensor import constant
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.program.inputs import Span, is_depthwise, taken_blocks
 from mapper.compiler.transforms.base import Context, Pass, Site, Taken
@@ -57,19 +57,17 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     )
 
 
-def join_groups(graph: Graph, context: Context) -> list[str]:
-    """Join the groups of convolutions that the pass did not select; return the log."""
-    told = []
+def join_groups(graph: Graph, context: Context) -> None:
+    """Join the groups of convolutions that the pass did not select."""
     for (node,) in list(sites(graph, context)):
         assert isinstance(node.operator, Conv)
         weights, groups = node.inputs[1], node.operator.groups
-        assert weights.value is not None
         whole = calls_of_pixel(node, context.shape.columns)[1]
-        value = block_diagonal(weights.value, groups)
-        node.inputs[1] = Tensor(weights.name, value.shape, weights.type, value=value)
+        value = block_diagonal(weights.numbers, groups)
+        node.inputs[1] = constant(weights.name, value, weights.type)
         node.operator = replace(node.operator, groups=1)
-        told.append(f"{node.label}: {groups} groups as one convolution, {whole} calls per pixel")
-    return told
+        text = f"{groups} groups as one convolution, {whole} calls per pixel"
+        context.log.add(f"{NAME}: {node.label}: {text}")
 
 
 def calls_of_pixel(node: Node, size: int) -> tuple[int, int]:
@@ -94,12 +92,4 @@ def block_diagonal(weights: NDArray[np.int64], groups: int) -> NDArray[np.int64]
     return made
 
 
-SPLIT_GROUPS = Pass(
-    NAME, sites, legal, gain, apply,
-    what="each output block of a grouped convolution reads only the input blocks of its groups; "
-        "without the pass, the kernels of all groups become one block-diagonal convolution",
-    legal_if="groups of several channels; depthwise convolutions have their own unit",
-    applied_if="it saves matrix calls",
-    gains="matrix calls",
-    weighed=True,
-)  # fmt: skip
+SPLIT_GROUPS = Pass(NAME, sites, legal, gain, apply, weighed=True)

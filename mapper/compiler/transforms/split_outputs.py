@@ -8,6 +8,7 @@ loaded when they are needed.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,34 +18,33 @@ from hw.npu.isa.table import form_of
 from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Concat, Conv, Node, Requantise
-from mapper.compiler.ir.requantisation import Multiplier, Requantisation
+from mapper.compiler.ir.requantisation import Requantisation
 from mapper.compiler.memory.planner import blocks_of
+from mapper.compiler.transforms.base import Context
 
 _LOAD = {field.name: field.most for field in form_of("LOAD", "INP").fields}
 MOST_BLOCKS = _LOAD["c_size"]
 """Maximum output blocks per tile."""
 
 
-def split_outputs(graph: Graph, shape: NpuShape) -> list[str]:
-    """Split the layers; return a log line for each."""
-    told = []
-    for node in list(graph.nodes):
-        requantise = graph.only_user(node.output)
-        if not isinstance(node.operator, Conv) or node.operator.groups > 1 or requantise is None:
-            continue
-        if not isinstance(requantise.operator, Requantise):
+def split_outputs(graph: Graph, context: Context) -> None:
+    """Split the layers."""
+    shape = context.shape
+    for node in graph.nodes_of(Conv):
+        requantise = graph.only_user(node.output, Requantise)
+        assert isinstance(node.operator, Conv)
+        if node.operator.groups > 1 or requantise is None:
             continue
         blocks = blocks_of(node.output.channels, shape.rows)
-        most = _most_blocks(requantise.operator.how, shape)
+        most = _most_blocks(requantise.operator.how, shape)  # type: ignore[attr-defined]
         if blocks <= most:
             continue
         count = -(-blocks // most)
         _split(graph, node, requantise, -(-blocks // count) * shape.rows)
-        told.append(
+        context.log.add(
             f"{node.label}: split into {count} parts by outputs: a core has "
             f"{shape.parameter_words} parameter words"
         )
-    return told
 
 
 def _most_blocks(how: Requantisation, shape: NpuShape) -> int:
@@ -68,8 +68,7 @@ def _split(graph: Graph, node: Node, requantise: Node, size: int) -> None:
         mine = slice(first, min(first + size, made.channels))
         taken = []
         for one in constants:
-            assert one.value is not None
-            value = one.value[mine]
+            value = one.numbers[mine]
             taken.append(replace(one, name=f"{one.name}.{number}", shape=value.shape, value=value))
         channels = mine.stop - first
         sums, part = (
@@ -87,15 +86,8 @@ def _split(graph: Graph, node: Node, requantise: Node, size: int) -> None:
 
 
 def _part(how: Requantisation, mine: slice) -> Requantisation:
-    def some(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    def some(values: Any) -> NDArray[np.int64]:
         values = np.asarray(values)
         return values[mine] if values.ndim == 1 and values.size > 1 else values
 
-    def factors(one: Multiplier) -> Multiplier:
-        return Multiplier(some(one.m0), some(one.n))
-
-    return how._replace(
-        factor=factors(how.factor),
-        offset=some(np.asarray(how.offset)),
-        negative=None if how.negative is None else factors(how.negative),
-    )
+    return how.changed(some)

@@ -15,7 +15,7 @@ import pytest
 
 from mapper.compiler.model import HANDLERS, open_model
 from mapper.compiler.numerics.execute import run_graph
-from mapper.compiler.numerics.mixed import MIXED
+from mapper.compiler.numerics.reference import MIXED
 from mapper.compiler.transforms.registry import optimise
 from mapper.errors import MapperError
 from tests.storage.formats.onnx_models import onnx, reference

@@ -21,9 +21,9 @@ from mapper.compiler.frontend.onnx import Reader
 from mapper.compiler.frontend.qonnx import EVALUATORS
 from mapper.compiler.ir.node import Host, Requantise, Threshold
 from mapper.compiler.model import open_model
+from mapper.compiler.numerics.binary import bipolar, quant, trunc
 from mapper.compiler.numerics.execute import run_graph
 from mapper.compiler.numerics.formulas import dequantise
-from mapper.compiler.numerics.levels import bipolar, quant, trunc
 from mapper.compiler.numerics.reference import INTEGER
 from mapper.compiler.pipeline import compile_model
 from mapper.compiler.quantisation.exact import whole_kernels

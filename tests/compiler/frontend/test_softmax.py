@@ -12,7 +12,7 @@ from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.artifacts.simulate import simulate
 from mapper.compiler.model import open_model
 from mapper.compiler.numerics.execute import run_graph
-from mapper.compiler.numerics.mixed import MIXED
+from mapper.compiler.numerics.reference import MIXED
 from tests.compiler.models import onnx_model
 from tests.compiler.onnx_sessions import session_of
 from tests.compiler.programs import compiled_model

@@ -17,6 +17,7 @@ from hw.npu.isa.table import UNITS, Instruction
 from mapper.compiler.artifacts.cycles import run_frames
 from mapper.compiler.artifacts.manifest import CompiledFolder
 from mapper.compiler.artifacts.verify import verify_compiled
+from mapper.compiler.log import CompileLog
 from mapper.compiler.multicore import plan, spread
 from mapper.compiler.multicore.areas import Homes
 from mapper.compiler.multicore.job import CompileJob, MacroPiece, Made, Whole
@@ -62,7 +63,7 @@ def test_frames_overlap_in_bands(seed: int) -> None:
     assert run.bytes > 0 and run.report.period is not None
 
 
-def in_a_line(job: CompileJob, chip: Chip, log: list[str]) -> Made:
+def in_a_line(job: CompileJob, chip: Chip, log: CompileLog) -> Made:
     """Place each layer on its own core."""
     columns = job.shape.columns
     function = job.partition.functions[0]

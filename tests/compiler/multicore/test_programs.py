@@ -20,6 +20,7 @@ from mapper.compiler.artifacts.manifest import CompiledFolder, Target
 from mapper.compiler.artifacts.simulate import Compared, simulate
 from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.ir.node import Window
+from mapper.compiler.log import CompileLog
 from mapper.compiler.multicore import spread as module
 from mapper.compiler.multicore.areas import Homes
 from mapper.compiler.multicore.job import CompileJob, MacroPiece, Made, Whole
@@ -46,7 +47,7 @@ def parted(length: int, rng: np.random.Generator) -> list[Span]:
     return [Span(int(a), int(b)) for a, b in pairwise(cuts)]
 
 
-def anywhere(seed: int, job: CompileJob, chip: Chip, log: list[str]) -> Made:
+def anywhere(seed: int, job: CompileJob, chip: Chip, log: CompileLog) -> Made:
     """Split layers randomly, place parts on random cores, and use one to three host ports."""
     rng, macros, columns = np.random.default_rng(seed), job.partition.macros, job.shape.columns
     function = job.partition.functions[0]

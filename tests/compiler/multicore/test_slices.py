@@ -37,7 +37,7 @@ def made(macro: Macro, feeds: dict[Tensor, Data]) -> dict[Tensor, Data]:
     nodes += macro.nodes + ([] if macro.sign is None else [macro.sign])
     for node in nodes:
         inputs = [values[one] if one.value is None else one.value for one in node.inputs]
-        values[node.output] = INTEGER[type(node.operator)](node, inputs)  # type: ignore[assignment]
+        values[node.output] = INTEGER(node, inputs)  # type: ignore[assignment]
     values |= dict.fromkeys(macro.copies, values[macro.output])
     return values
 

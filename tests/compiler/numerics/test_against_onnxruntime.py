@@ -90,7 +90,7 @@ def test_d05_convolutions_equal_onnxruntime(kind: str, groups: int) -> None:
         tensor = Tensor("x", (1, 14, 15, 8), "int16", zero_point=zero_in)
         weights = w.transpose(0, 2, 3, 1).astype(np.int64)
         bias = folded_bias(b, weights, zero_in)
-        sums = INTEGER[Conv](
+        sums = INTEGER(
             Node(Conv(window, groups), [tensor], [tensor], ("n",)),
             [x.transpose(0, 2, 3, 1).astype(np.int64), weights, bias],
         )
@@ -151,7 +151,7 @@ def test_means_equal_onnxruntime() -> None:
         )  # fmt: skip
         window = Window((2, 2), (2, 2))
         tensor = Tensor("x", (1, 20, 22, 8), "int16", zero_point=zx)
-        sums = INTEGER[Pool](
+        sums = INTEGER(
             Node(Pool("average", window), [tensor], [tensor], ("n",)),
             [x.transpose(0, 2, 3, 1).astype(np.int64)],
         )

@@ -37,7 +37,7 @@ def random_signs(*shape: int) -> np.ndarray:
 
 
 def run(node: Node, data: list[np.ndarray]) -> np.ndarray:
-    made = INTEGER[type(node.operator)](node, data)
+    made = INTEGER(node, data)
     assert isinstance(made, np.ndarray)
     return made
 
@@ -98,7 +98,7 @@ def test_signs_of_stored_integers_and_of_real_numbers() -> None:
     assert run(Node(Sign(), [tensor], [tensor], ("n",)), [stored]).ravel().tolist() == [
         -1, -1, 1, 1, 1,
     ]  # fmt: skip
-    real = FLOATING[Sign](Node(Sign(), [tensor], [tensor], ("n",)), [data.astype(np.float32)])
+    real = FLOATING(Node(Sign(), [tensor], [tensor], ("n",)), [data.astype(np.float32)])
     assert isinstance(real, np.ndarray)
     assert real.dtype == np.float32
     assert real.tolist() == [-1, 1, 1, 1, 1]

@@ -113,7 +113,7 @@ def test_disabled_passes_do_not_change_islands(tmp_path: Path) -> None:
     """The same nodes are selected with any passes off."""
     found = open_model(saved(tmp_path, between(*ALONE["activation"])))
     hosts = {
-        tuple(node.sources[0] for node in optimised(found, (), off)[0].nodes if node.kind == "host")
+        tuple(node.sources[0] for node in optimised(found, (), off).nodes if node.kind == "host")
         for off in ((), ("dense",), ("pad", "batchnorm"))
     }
     assert hosts == {("n_c", "n_d", "n_y")}

@@ -13,8 +13,7 @@ from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.quantisation.convert import Converter
 from mapper.compiler.quantisation.parameters import Precision
-from mapper.compiler.quantisation.ranges import BINS, measure_ranges
-from mapper.compiler.quantisation.ranges_file import open_ranges, write_ranges
+from mapper.compiler.quantisation.ranges import BINS, measure_ranges, open_ranges, write_ranges
 from mapper.errors import MapperError
 from tests.compiler.networks import residual
 

@@ -40,10 +40,10 @@ def test_every_pass_module_is_complete(one: Pass) -> None:
     assert {inspect.getmodule(part) for part in parts} == {module}
     assert [part.__name__ for part in parts] == ["sites", "legal", "gain", "apply"]
     assert module.__doc__
-    for words in (one.about, one.what, one.legal_if, one.applied_if, one.gains):
+    for words in one.texts:
         assert words
         assert not words.endswith(".")
-    row = rf"^  {one.name} +{re.escape(one.about)}(\*?)$"
+    row = rf"^  {one.name} +{re.escape(one.texts.about)}(\*?)$"
     (mark,) = re.findall(row, list_names(), re.MULTILINE)
     assert (mark == "*") == (one.name in CHANGES_NUMBERS)
     found = importlib.util.spec_from_file_location("generated", DOCS / "generated.py")
@@ -52,4 +52,4 @@ def test_every_pass_module_is_complete(one: Pass) -> None:
     generated = importlib.util.module_from_spec(found)
     found.loader.exec_module(generated)
     page = generated.fill((DOCS / "compiler.md").read_text())
-    assert f"| `{one.name}` | {one.what}" in page
+    assert f"| `{one.name}` | {one.texts.what}" in page

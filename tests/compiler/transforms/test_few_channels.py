@@ -12,8 +12,8 @@ from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Node, Window
 from mapper.compiler.ir.tensor import Pad, Tensor
+from mapper.compiler.jobs import require_core
 from mapper.compiler.numerics.windows import columns_of_kernels, columns_of_windows
-from mapper.compiler.requirements import require_core
 from mapper.compiler.settings import CompileSettings, FewChannels
 from mapper.compiler.transforms.base import Context, Taken, Trial, sweep
 from mapper.compiler.transforms.few_channels import FEW_CHANNELS
@@ -50,9 +50,10 @@ def way_of(
         requantise y <- a  factor=(16)
     """)
     before = values(graph, set())
-    lines = sweep(FEW_CHANNELS, graph, Context(shape, trial, fits, choice))
+    context = Context(shape, trial, fits, choice)
+    sweep(FEW_CHANNELS, graph, context)
     require_same(before, values(graph, set()))
-    return graph.nodes[0].kind, "\n".join(lines)
+    return graph.nodes[0].kind, "\n".join(context.log.lines)
 
 
 def five(nodes: Sequence[Node], results: Sequence[Tensor]) -> Taken | None:

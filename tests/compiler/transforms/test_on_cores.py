@@ -12,6 +12,7 @@ from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.ir.node import Pool, Window
 from mapper.compiler.ir.tensor import Pad
+from mapper.compiler.log import CompileLog
 from mapper.compiler.memory.padding import outer
 from mapper.compiler.memory.regions import Place, lanes_of, share
 from mapper.compiler.numerics.execute import run_graph
@@ -117,6 +118,6 @@ def test_columns_of_a_pixel_are_pixels_of_the_same_region() -> None:
     numbers = np.arange(2 * 3 * 32).reshape(1, 2, 3, 32)
     found = run_graph(graph, {data: numbers}, INTEGER, [made])[made]
     np.testing.assert_array_equal(found[0, :, 1::2], numbers[0, :, :, 16:])
-    places, _ = share(graph, lanes_of(NPU))
+    places = share(graph, lanes_of(NPU), CompileLog())
     assert places == {made: Place(data, columns=2)}
     assert outer(Pad(1, 1, 1, 1), made, places[made]) == Pad()
