@@ -31,7 +31,7 @@ from bench_npu_figures import Figure, at_least, at_most, equal, show
 from numpy.typing import NDArray
 
 from chipsim.npu.followed import fields_by_name
-from chipsim.npu.mesh_run import run_mesh
+from chipsim.npu.mesh.run import run_mesh
 from chipsim.traffic.arrays import Traffic
 from mapper.cli.main import main as mapper_main
 from mapper.compiler.artifacts.cycles import chip_of, run_cycles, run_frames

@@ -215,7 +215,7 @@ def f():
 
 
 VAGUE = {"LARGEST", "MOST", "NEAR", "PIECE", "FEW"}
-"""Names that do not say what they count."""
+"""Names without a noun for the thing that is counted."""
 
 
 def bound(node: ast.stmt) -> list[str]:
@@ -245,3 +245,62 @@ def test_a_class_name_means_one_thing() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found.setdefault(node.name, []).append(name)
     assert not {each: places for each, places in found.items() if len(places) > 2}
+
+
+LONGEST_FUNCTION, LONGEST_MODULE = 80, 400
+"""Lines; a function is counted without its docstring."""
+FLAT = 20
+"""Modules of a folder, at most, with one exception: the commands."""
+COMMANDS = "mapper/cli"
+
+
+def lines_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Return the lines of a function from its first decorator on, without its docstring."""
+    begin = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+    first, told = node.body[0], 0
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+        told = int(first.end_lineno or first.lineno) - first.lineno + 1
+    return int(node.end_lineno or node.lineno) - begin + 1 - told
+
+
+def test_functions_are_short() -> None:
+    wrong = [
+        f"{name}.{node.name}: {lines_of(node)}"
+        for name, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if lines_of(node) > LONGEST_FUNCTION
+    ]
+    assert not wrong
+
+
+def test_modules_are_short() -> None:
+    lengths = {
+        str(path.relative_to(ROOT)): path.read_text().count("\n")
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+    }
+    assert not {name: length for name, length in lengths.items() if length > LONGEST_MODULE}
+
+
+def test_folders_have_few_modules() -> None:
+    counts = {
+        str(folder.relative_to(ROOT)): len(list(folder.glob("*.py"))) - 1
+        for package in PACKAGES
+        for folder in [ROOT / package, *(ROOT / package).rglob("*")]
+        if folder.is_dir()
+    }
+    assert {name for name, count in counts.items() if count > FLAT} == {COMMANDS}
+
+
+def test_lengths_are_counted() -> None:
+    source = """
+@cached
+def f():
+    \"\"\"Text
+    of two lines.\"\"\"
+    return 1
+"""
+    (node,) = ast.parse(source).body
+    assert isinstance(node, ast.FunctionDef)
+    assert lines_of(node) == 3

@@ -28,7 +28,7 @@ def meanings(kind: type) -> dict[str, str]:
 def checked_table(name: str, values: object, known: Sequence[str], asked: str) -> Mapping[str, Any]:
     """Return a table of a chip file whose keys are all known.
 
-    asked : what the table holds, appended to the message if `values` is not a table
+    asked : contents of the table, appended to the message if `values` is not a table
 
     Raises `ChipError` naming the faulty key.
     """

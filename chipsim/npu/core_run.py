@@ -1,7 +1,7 @@
 """Cycle-accurate run of a core on its own: start and end of each instruction, stalls of the units.
 
 Events are processed in time order: in each cycle first ends, then fetch, then the units that can
-start. Weights arrive over a separate channel, without a mesh. `chipsim.npu.mesh_run` simulates
+start. Weights arrive over a separate channel, without a mesh. `chipsim.npu.mesh.run` simulates
 cores that exchange data; both give the same times for a core that sends nothing.
 """
 

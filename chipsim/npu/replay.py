@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from chipsim.errors import ChipError
 from chipsim.npu.execute import Frame, NpuChip
-from chipsim.npu.mesh_chip import HostPort, MeshChip, Place, say
-from chipsim.npu.mesh_run import MeshTimes
-from chipsim.npu.mesh_steps import MAP
+from chipsim.npu.mesh.chip import HostPort, MeshChip, Place, say
+from chipsim.npu.mesh.run import MeshTimes
+from chipsim.npu.mesh.steps import MAP
 from chipsim.npu.records import FIELDS, KINDS, Op
 
 Bytes = NDArray[np.int8]

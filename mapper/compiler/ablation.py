@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from chipsim.npu.mesh_report import ChipReport, chip_report
-from chipsim.npu.mesh_run import run_mesh
+from chipsim.npu.mesh.report import ChipReport, chip_report
+from chipsim.npu.mesh.run import run_mesh
 from mapper.compiler.artifacts.cycles import chip_of
 from mapper.compiler.artifacts.manifest import Target, folder_in_memory
 from mapper.compiler.compiled import Compiled

@@ -20,8 +20,8 @@ from mapper.compiler.partition.functions import Partition, divide
 from mapper.compiler.quantisation.exact import ExactLayers
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.transforms.base import Context
-from mapper.compiler.transforms.constants import CONSTANTS
-from mapper.compiler.transforms.dense import flatten_rest
+from mapper.compiler.transforms.floats.constants import CONSTANTS
+from mapper.compiler.transforms.floats.dense import flatten_rest
 from mapper.compiler.transforms.fuse import FUSE, fuse
 from mapper.compiler.transforms.registry import optimise_quantised
 from storage.files import write_file

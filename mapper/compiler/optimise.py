@@ -11,7 +11,7 @@ from mapper.compiler.partition.islands import islands, lonely
 from mapper.compiler.quantisation.rest import is_in_part
 from mapper.compiler.stages import stage
 from mapper.compiler.transforms.base import Context
-from mapper.compiler.transforms.constants import CONSTANTS
+from mapper.compiler.transforms.floats.constants import CONSTANTS
 from mapper.compiler.transforms.registry import optimise
 
 

@@ -40,7 +40,7 @@ from mapper.compiler.settings import CompileSettings
 from mapper.compiler.stages import stage
 from mapper.compiler.tiling.packing import PackingCycles, packing_cost
 from mapper.compiler.transforms.base import Context
-from mapper.compiler.transforms.constants import CONSTANTS
+from mapper.compiler.transforms.floats.constants import CONSTANTS
 from mapper.compiler.transforms.registry import optimise_quantised
 from mapper.errors import MapperError
 from storage.samples import SampleArrays

@@ -17,8 +17,8 @@ from chipsim.npu.core_run import CoreTimes, run_core
 from chipsim.npu.cycles import UNITS
 from chipsim.npu.execute import Frame, NpuChip
 from chipsim.npu.followed import units_of
-from chipsim.npu.mesh_chip import MeshChip, Place, say
-from chipsim.npu.mesh_run import MeshTimes, run_mesh
+from chipsim.npu.mesh.chip import MeshChip, Place, say
+from chipsim.npu.mesh.run import MeshTimes, run_mesh
 from chipsim.npu.records import STREAMS
 from chipsim.npu.replay import Bytes, in_turn
 from hw.npu.chip import ChipParts, MixedChip

@@ -18,9 +18,9 @@ from chipsim.npu.core_run import CoreTimes, run_core
 from chipsim.npu.cycles import CAUSES, DONE, FETCH, TOKEN, UNITS, WEIGHTS
 from chipsim.npu.execute import NpuChip
 from chipsim.npu.followed import units_of
-from chipsim.npu.mesh_chip import MeshChip, Place
-from chipsim.npu.mesh_report import SIDES, ChipReport, chip_report
-from chipsim.npu.mesh_run import Advance, CoreWork, MeshTimes, run_mesh
+from chipsim.npu.mesh.chip import MeshChip, Place
+from chipsim.npu.mesh.report import SIDES, ChipReport, chip_report
+from chipsim.npu.mesh.run import Advance, CoreWork, MeshTimes, run_mesh
 from chipsim.npu.records import Op
 from chipsim.npu.replay import Bytes, in_turn, overlapped
 from mapper.compiler.artifacts.layers import bars_of

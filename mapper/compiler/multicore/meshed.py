@@ -10,7 +10,7 @@ import numpy as np
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.noc.mesh import Mesh
 from chipsim.npu.arrivals import HostLink
-from chipsim.npu.mesh_chip import HostInputs, HostPort, MeshChip
+from chipsim.npu.mesh.chip import HostInputs, HostPort, MeshChip
 from chipsim.npu.records import STREAMS, Program
 from mapper.compiler.multicore.job import nearest
 from mapper.compiler.program.links import Brought, CoreLinks, Place

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from chipsim.chip.model import Chip
 from chipsim.noc.mesh import Mesh
 from chipsim.npu.cycles import CAUSES
-from chipsim.npu.mesh_chip import MeshChip
-from chipsim.npu.mesh_report import chip_report
-from chipsim.npu.mesh_run import MeshTimes, run_mesh
+from chipsim.npu.mesh.chip import MeshChip
+from chipsim.npu.mesh.report import chip_report
+from chipsim.npu.mesh.run import MeshTimes, run_mesh
 from mapper.compiler.codegen.builder import MemoryPlan
 from mapper.compiler.codegen.code import CoreCode, Lying
 from mapper.compiler.codegen.placement import plan_weights

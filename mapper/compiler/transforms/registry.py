@@ -12,23 +12,23 @@ from mapper.compiler.memory.regions import Places, lanes_of
 from mapper.compiler.memory.regions import share as share_regions
 from mapper.compiler.transforms.addends import ADDENDS
 from mapper.compiler.transforms.base import Context, Pass, sweep
-from mapper.compiler.transforms.batchnorm import BATCHNORM, before_signs
-from mapper.compiler.transforms.blocks import whole_blocks
 from mapper.compiler.transforms.concat import CONCAT
-from mapper.compiler.transforms.constants import CONSTANTS, log_folded
 from mapper.compiler.transforms.copies import COPY, load_rest
-from mapper.compiler.transforms.dense import DENSE, flatten_rest
 from mapper.compiler.transforms.few_channels import FEW_CHANNELS
+from mapper.compiler.transforms.floats.batchnorm import BATCHNORM, before_signs
+from mapper.compiler.transforms.floats.blocks import whole_blocks
+from mapper.compiler.transforms.floats.constants import CONSTANTS, log_folded
+from mapper.compiler.transforms.floats.dense import DENSE, flatten_rest
+from mapper.compiler.transforms.floats.input_scale import INPUT_SCALE
+from mapper.compiler.transforms.floats.legalise import activate_first, channel_convolutions
+from mapper.compiler.transforms.floats.pad import PAD
+from mapper.compiler.transforms.floats.shuffles import fold_shuffles
+from mapper.compiler.transforms.floats.signs import pack_bits, signs_in_bytes, simplify_signs
 from mapper.compiler.transforms.fold import FOLD
 from mapper.compiler.transforms.fuse import FUSE, fuse
-from mapper.compiler.transforms.input_scale import INPUT_SCALE
-from mapper.compiler.transforms.legalise import activate_first, channel_convolutions
-from mapper.compiler.transforms.pad import PAD
 from mapper.compiler.transforms.pool_first import POOL_FIRST
 from mapper.compiler.transforms.share import SHARE, copy_parts
-from mapper.compiler.transforms.shuffles import fold_shuffles
 from mapper.compiler.transforms.siblings import SIBLINGS
-from mapper.compiler.transforms.signs import pack_bits, signs_in_bytes, simplify_signs
 from mapper.compiler.transforms.split_groups import SPLIT_GROUPS, join_groups
 from mapper.compiler.transforms.split_outputs import split_outputs
 

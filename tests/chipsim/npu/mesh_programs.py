@@ -13,7 +13,7 @@ from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.noc.mesh import Mesh
 from chipsim.npu.arrivals import HostLink
 from chipsim.npu.followed import fields_by_name
-from chipsim.npu.mesh_chip import HostInputs, HostPort, MeshChip
+from chipsim.npu.mesh.chip import HostInputs, HostPort, MeshChip
 from chipsim.npu.records import Program
 from tests.chipsim.npu.programs import program_of
 from tests.reference.npu_jobs import Step

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from chipsim.npu.cycles import CAUSES
-from chipsim.npu.mesh_report import chip_report
-from chipsim.npu.mesh_run import run_mesh
+from chipsim.npu.mesh.report import chip_report
+from chipsim.npu.mesh.run import run_mesh
 from tests.chipsim.npu.test_mesh_run import pipeline
 
 pytestmark = pytest.mark.jit

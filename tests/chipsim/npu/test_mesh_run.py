@@ -15,8 +15,8 @@ from chipsim.noc.mesh import Mesh
 from chipsim.npu.arrivals import HostLink
 from chipsim.npu.core_run import parts_of
 from chipsim.npu.cycles import Timed, run_queues
-from chipsim.npu.mesh_chip import HostInputs, HostPort, MeshChip
-from chipsim.npu.mesh_run import MeshTimes, run_mesh
+from chipsim.npu.mesh.chip import HostInputs, HostPort, MeshChip
+from chipsim.npu.mesh.run import MeshTimes, run_mesh
 from chipsim.npu.records import FIELDS, Op, Program
 from tests.chipsim.npu.mesh_programs import (
     ALU,

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from chipsim.errors import ChipError
 from chipsim.npu.execute import Frame, NpuChip
-from chipsim.npu.mesh_chip import MeshChip
-from chipsim.npu.mesh_run import run_mesh
+from chipsim.npu.mesh.chip import MeshChip
+from chipsim.npu.mesh.run import run_mesh
 from chipsim.npu.records import FIELDS, KINDS, Op
 from chipsim.npu.replay import Results, in_turn, overlapped
 from tests.chipsim.npu.test_mesh_run import pipeline

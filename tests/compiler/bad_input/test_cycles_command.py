@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chipsim.npu.execute import Frame
-from chipsim.npu.mesh_chip import MeshChip
+from chipsim.npu.mesh.chip import MeshChip
 from chipsim.npu.records import FIELDS, KINDS, Op
 from chipsim.npu.replay import Results, overlapped
 from hw.npu.flit import NpuFlit

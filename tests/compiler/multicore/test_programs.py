@@ -11,8 +11,8 @@ import pytest
 
 from chipsim.chip.host import ChipHost
 from chipsim.chip.model import Chip
-from chipsim.npu.mesh_report import chip_report
-from chipsim.npu.mesh_run import run_mesh
+from chipsim.npu.mesh.report import chip_report
+from chipsim.npu.mesh.run import run_mesh
 from hw.npu.isa.encoding import encode_program
 from hw.npu.isa.table import Instruction
 from mapper.compiler.artifacts.cycles import chip_of

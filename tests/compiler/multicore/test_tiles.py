@@ -7,7 +7,7 @@ from copy import deepcopy
 import numpy as np
 import pytest
 
-from chipsim.npu.mesh_run import run_mesh
+from chipsim.npu.mesh.run import run_mesh
 from mapper.compiler.artifacts.cycles import chip_of
 from mapper.compiler.artifacts.manifest import Target
 from mapper.compiler.multicore.tiles import flits_of

@@ -30,14 +30,14 @@ from mapper.compiler.numerics.execute import run_graph
 from mapper.compiler.numerics.floating import FLOATING
 from mapper.compiler.numerics.reference import INTEGER
 from mapper.compiler.transforms.base import Context, Pass, Taken, sweep
-from mapper.compiler.transforms.blocks import whole_blocks
 from mapper.compiler.transforms.copies import load_rest
-from mapper.compiler.transforms.dense import flatten_rest
-from mapper.compiler.transforms.legalise import activate_first, channel_convolutions
+from mapper.compiler.transforms.floats.blocks import whole_blocks
+from mapper.compiler.transforms.floats.dense import flatten_rest
+from mapper.compiler.transforms.floats.legalise import activate_first, channel_convolutions
+from mapper.compiler.transforms.floats.shuffles import fold_shuffles
+from mapper.compiler.transforms.floats.signs import pack_bits, signs_in_bytes, simplify_signs
 from mapper.compiler.transforms.registry import PASSES, optimise, run
 from mapper.compiler.transforms.share import copy_parts
-from mapper.compiler.transforms.shuffles import fold_shuffles
-from mapper.compiler.transforms.signs import pack_bits, signs_in_bytes, simplify_signs
 from mapper.compiler.transforms.split_groups import join_groups
 from mapper.compiler.transforms.split_outputs import split_outputs
 from tests.compiler.graph_text import GraphTextError, parse, written

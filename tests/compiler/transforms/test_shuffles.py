@@ -14,8 +14,8 @@ from mapper.compiler.explain import explain
 from mapper.compiler.frontend.layout import shuffle_weights
 from mapper.compiler.model import open_model
 from mapper.compiler.settings import CompileSettings
+from mapper.compiler.transforms.floats.shuffles import order_of
 from mapper.compiler.transforms.registry import optimise
-from mapper.compiler.transforms.shuffles import order_of
 from tests.compiler.graph_text import parse
 from tests.compiler.models import agree, read, saved
 from tests.compiler.programs import compiled_model

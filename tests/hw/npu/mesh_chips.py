@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from chipsim.npu.mesh_chip import MeshChip, Place
-from chipsim.npu.mesh_run import MeshTimes
+from chipsim.npu.mesh.chip import MeshChip, Place
+from chipsim.npu.mesh.run import MeshTimes
 from chipsim.npu.records import Program
 from hw.npu.chip import MixedChip
 from hw.npu.isa.encoding import encode, encode_micro_op

@@ -13,7 +13,7 @@ import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES
 from chipsim.errors import ChipError
-from chipsim.npu.mesh_run import run_mesh
+from chipsim.npu.mesh.run import run_mesh
 from hw.errors import HwError
 from hw.npu.chip import ChipParts, MixedChip
 from hw.npu.flit import NpuFlit

@@ -10,7 +10,7 @@ import pytest
 
 from chipsim.chip.host import ChipHost
 from chipsim.chip.model import Chip
-from chipsim.npu.mesh_run import run_mesh
+from chipsim.npu.mesh.run import run_mesh
 from hw.npu.flit import Kind
 from mapper.compiler.artifacts.chip_hardware import MOST_NODES, check_hardware
 from mapper.compiler.artifacts.cycles import chip_of

@@ -10,8 +10,8 @@ import pytest
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.noc.mesh import Mesh
 from chipsim.npu.arrivals import HostLink
-from chipsim.npu.mesh_chip import HostInputs, HostPort, MeshChip
-from chipsim.npu.mesh_run import run_mesh
+from chipsim.npu.mesh.chip import HostInputs, HostPort, MeshChip
+from chipsim.npu.mesh.run import run_mesh
 from chipsim.npu.records import Program
 from hw.npu.chip import Place
 from hw.npu.isa.table import UNITS

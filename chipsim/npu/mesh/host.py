@@ -6,12 +6,12 @@ import numpy as np
 from numba import njit
 
 from chipsim.noc.kernel import NEVER
-from chipsim.npu.mesh_state import (
+from chipsim.npu.mesh.state import (
     FAULT,
     REQUESTS,
     pack_flit,
 )
-from chipsim.npu.mesh_steps import (
+from chipsim.npu.mesh.steps import (
     CREDITS,
     MAP,
     REQUEST,

@@ -14,9 +14,9 @@ from numba import njit
 
 from chipsim.noc.kernel import NEVER
 from chipsim.noc.moves import LOCAL, cross, decide, next_fifo, put, sleeping, take, wake
-from chipsim.npu.mesh_core import STORE_UNIT, STORING, _receive, _store_address, _work
-from chipsim.npu.mesh_host import _choose, _next_of_host, _to_host
-from chipsim.npu.mesh_state import (
+from chipsim.npu.mesh.core import STORE_UNIT, STORING, _receive, _store_address, _work
+from chipsim.npu.mesh.host import _choose, _next_of_host, _to_host
+from chipsim.npu.mesh.state import (
     ACTIVE,
     CYCLE,
     FAULT,
@@ -26,7 +26,7 @@ from chipsim.npu.mesh_state import (
     TOP,
     pack_flit,
 )
-from chipsim.npu.mesh_steps import (
+from chipsim.npu.mesh.steps import (
     COUNT,
     KIND,
     STREAM_OF,

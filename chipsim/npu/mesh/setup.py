@@ -12,8 +12,8 @@ from chipsim.chip.npu_shape import NpuShape
 from chipsim.errors import ChipError
 from chipsim.noc.mesh import Mesh
 from chipsim.npu.arrivals import FINEST
-from chipsim.npu.mesh_chip import MeshChip, Place, say
-from chipsim.npu.mesh_state import (
+from chipsim.npu.mesh.chip import MeshChip, Place, say
+from chipsim.npu.mesh.state import (
     CoreStates,
     Hosts,
     Nodes,
@@ -24,7 +24,7 @@ from chipsim.npu.mesh_state import (
     new_nodes,
     new_seen,
 )
-from chipsim.npu.mesh_steps import (
+from chipsim.npu.mesh.steps import (
     ASK,
     COUNT,
     CREDITS,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from chipsim.npu.cycles import UNITS
-from chipsim.npu.mesh_chip import MeshChip
-from chipsim.npu.mesh_state import CoreStates, Hosts
-from chipsim.npu.mesh_steps import ASK, COUNT, PRODUCTS, SEND, STREAM_OF, WAIT, Steps
+from chipsim.npu.mesh.chip import MeshChip
+from chipsim.npu.mesh.state import CoreStates, Hosts
+from chipsim.npu.mesh.steps import ASK, COUNT, PRODUCTS, SEND, STREAM_OF, WAIT, Steps
 
 SHOWN = 6
 """Maximum number of waits in a message."""

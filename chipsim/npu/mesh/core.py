@@ -7,7 +7,7 @@ from numba import njit
 
 from chipsim.noc.kernel import NEVER
 from chipsim.npu.cycles import DONE, FETCH, TOKEN
-from chipsim.npu.mesh_state import (
+from chipsim.npu.mesh.state import (
     ASKED,
     FAULT,
     FAULT_CORE,
@@ -17,7 +17,7 @@ from chipsim.npu.mesh_state import (
     TOKENS,
     pack_flit,
 )
-from chipsim.npu.mesh_steps import (
+from chipsim.npu.mesh.steps import (
     ASK,
     BASE,
     COUNT,

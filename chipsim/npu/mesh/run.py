@@ -19,10 +19,10 @@ from chipsim.errors import ChipError
 from chipsim.noc.mesh import Mesh, link_flits, new_routers
 from chipsim.noc.moves import EAST, NORTH, SOUTH, WEST
 from chipsim.npu.cycles import DONE, UNITS
-from chipsim.npu.mesh_chip import MeshChip, Place, say
-from chipsim.npu.mesh_kernel import _advance_chip
-from chipsim.npu.mesh_setup import MeshState, new_state
-from chipsim.npu.mesh_state import (
+from chipsim.npu.mesh.chip import MeshChip, Place, say
+from chipsim.npu.mesh.kernel import _advance_chip
+from chipsim.npu.mesh.setup import MeshState, new_state
+from chipsim.npu.mesh.state import (
     CYCLE,
     FAULT,
     FAULT_CORE,
@@ -35,8 +35,8 @@ from chipsim.npu.mesh_state import (
     TOP,
     Seen,
 )
-from chipsim.npu.mesh_steps import CREDITS, REQUEST
-from chipsim.npu.mesh_waits import say_waits
+from chipsim.npu.mesh.steps import CREDITS, REQUEST
+from chipsim.npu.mesh.waits import say_waits
 
 CHUNK = 1 << 16
 """Cycles per kernel call; between calls Ctrl-C and progress are handled."""

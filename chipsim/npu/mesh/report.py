@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.npu.cycles import Timed, run_queues
-from chipsim.npu.mesh_chip import MeshChip, Place, say
-from chipsim.npu.mesh_run import MeshTimes
-from chipsim.npu.mesh_setup import steps_of_chip
-from chipsim.npu.mesh_steps import Steps
+from chipsim.npu.mesh.chip import MeshChip, Place, say
+from chipsim.npu.mesh.run import MeshTimes
+from chipsim.npu.mesh.setup import steps_of_chip
+from chipsim.npu.mesh.steps import Steps
 
 SETTLED = 3
 """First frame whose interval from the previous one counts for the period."""

@@ -1,4 +1,4 @@
-"""Instructions of programs on a mesh in the form of the kernel of `chipsim.npu.mesh_run`.
+"""Instructions of programs on a mesh in the form of the kernel of `chipsim.npu.mesh.run`.
 
 Data values are not needed: an instruction is a unit, tokens, cycles, and its interaction with the
 mesh, with streams or with weights from the host.
@@ -18,7 +18,7 @@ from chipsim.errors import ChipError
 from chipsim.npu.arrivals import Taken
 from chipsim.npu.cycles import BANK, CREDIT, FETCH, ROUTER, STREAM, UNITS, WEIGHTS
 from chipsim.npu.followed import Followed, Registers
-from chipsim.npu.mesh_chip import Place
+from chipsim.npu.mesh.chip import Place
 from chipsim.npu.records import STREAMS, Program
 from chipsim.npu.timing import vectors_of_entry
 

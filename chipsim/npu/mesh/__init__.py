@@ -1,0 +1,1 @@
+"""NPU cores on a mesh with hosts, cycle by cycle."""
