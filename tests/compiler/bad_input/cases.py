@@ -291,4 +291,4 @@ case("zero point out of range", "'input' (QuantizeLinear)", "accepted types: int
 case("samples for a model that is quantised", "omit --calibrate", code=2, damage=quantised())
 case("shift that is no power of two", "good.onnx", "'shift'", "power of two",
      damage=requantised(3.0), options=ALONE)  # fmt: skip
-case("16 bits on a core of 8", "npu-dual", code=1, options=(*USUAL, "--bits", "16"))
+case("16 bits on a core of 8", "npu-dual", code=2, options=(*USUAL, "--bits", "16"))
