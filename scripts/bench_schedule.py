@@ -15,12 +15,18 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from chipsim.chip.npu_shape import NPU_SHAPES
-from mapper.compiler.tiling.external import simulated
-from mapper.compiler.tiling.fixed import RULES, fixed
-from mapper.compiler.tiling.search import Found, search_all
-from mapper.compiler.tiling.steps import network_cost, steps_of
-from mapper.compiler.tiling.traffic import DEPENDS, LoopNest, layer_of, partial_sums, replacements
-from tests.compiler.tiling.topologies import NETWORKS
+from mapper.compiler.tiling.loop_nest.external import simulated
+from mapper.compiler.tiling.loop_nest.fixed import RULES, fixed
+from mapper.compiler.tiling.loop_nest.search import Found, search_all
+from mapper.compiler.tiling.loop_nest.steps import network_cost, steps_of
+from mapper.compiler.tiling.loop_nest.traffic import (
+    DEPENDS,
+    LoopNest,
+    layer_of,
+    partial_sums,
+    replacements,
+)
+from tests.compiler.tiling.loop_nest.topologies import NETWORKS
 
 
 def main() -> None:

@@ -16,7 +16,6 @@ from typing import NamedTuple
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.tiling.fixed import PLANES
 from mapper.compiler.tiling.tiles import (
     Cut,
     Extent,
@@ -37,6 +36,7 @@ EQUAL_CUTS = 2  # additional cuts into equal tiles, which need fewer micro-ops
 AHEAD = 3  # layers that are followed after the layer whose cut is chosen
 MICRO_OP = (0.0, 0.25, 1.0, 4.0)  # cycles per micro-op in the objective, tried in order
 INSTRUCTION = 0.25  # cycles per instruction in the objective
+PLANES = {"plane8": 8, "plane16": 16}  # rows and columns of the tiles of a fixed schedule
 
 
 class TileCost(NamedTuple):

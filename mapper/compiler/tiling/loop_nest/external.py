@@ -11,8 +11,8 @@ from chipsim.npu.cycles import Timed, Timeline, run_queues
 from chipsim.npu.timing import matrix_cycles
 from hw.npu.isa.table import UNITS, Instruction
 from mapper.compiler.program.steps import Step, Touch, with_tokens
-from mapper.compiler.tiling.steps import steps_of
-from mapper.compiler.tiling.traffic import LoopNest, Tiling
+from mapper.compiler.tiling.loop_nest.steps import steps_of
+from mapper.compiler.tiling.loop_nest.traffic import LoopNest, Tiling
 
 HALVES = {"INP": 2, "WM": 2, "ACC": 2, "OUT": 2}
 

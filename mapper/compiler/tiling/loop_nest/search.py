@@ -14,15 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.tiling.steps import (
+from mapper.compiler.tiling.loop_nest.steps import (
     LayerCost,
     cost_of,
     matrix_cycles,
     requantise_cycles,
     steps_of,
 )
-from mapper.compiler.tiling.tiles import parts_in
-from mapper.compiler.tiling.traffic import (
+from mapper.compiler.tiling.loop_nest.traffic import (
     BATCH,
     DEPENDS,
     HELD,
@@ -37,6 +36,7 @@ from mapper.compiler.tiling.traffic import (
     contents_of,
     fits,
 )
+from mapper.compiler.tiling.tiles import parts_in
 from mapper.errors import DoesNotFitError
 from storage.parallel import map_ordered
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.tiling.search import Found
-from mapper.compiler.tiling.steps import cost_of, steps_of
-from mapper.compiler.tiling.traffic import BATCH, IC, OC, OH, OW, LoopNest, Tiling, fits
+from mapper.compiler.tiling.loop_nest.search import Found
+from mapper.compiler.tiling.loop_nest.steps import cost_of, steps_of
+from mapper.compiler.tiling.loop_nest.traffic import BATCH, IC, OC, OH, OW, LoopNest, Tiling, fits
+from mapper.compiler.tiling.onchip import PLANES
 from mapper.errors import DoesNotFitError
 
 ORDER = (BATCH, OH, OW, OC, IC)
-PLANES = {"plane8": 8, "plane16": 16}
 RULES = ("rows", *PLANES)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.tiling.traffic import (
+from mapper.compiler.tiling.loop_nest.traffic import (
     IC,
     LoopNest,
     Sizes,

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
-from mapper.compiler.tiling.external import simulated
-from mapper.compiler.tiling.fixed import RULES, fixed
-from mapper.compiler.tiling.search import search, search_all
-from mapper.compiler.tiling.steps import (
+from mapper.compiler.tiling.loop_nest.external import simulated
+from mapper.compiler.tiling.loop_nest.fixed import RULES, fixed
+from mapper.compiler.tiling.loop_nest.search import search, search_all
+from mapper.compiler.tiling.loop_nest.steps import (
     cost_of,
     matrix_cycles,
     nest_cycles,
@@ -19,8 +19,7 @@ from mapper.compiler.tiling.steps import (
     overlaps,
     steps_of,
 )
-from mapper.compiler.tiling.tiles import parts_in
-from mapper.compiler.tiling.traffic import (
+from mapper.compiler.tiling.loop_nest.traffic import (
     BATCH,
     DEPENDS,
     IC,
@@ -37,8 +36,9 @@ from mapper.compiler.tiling.traffic import (
     partial_sums,
     replacements,
 )
+from mapper.compiler.tiling.tiles import parts_in
 from mapper.errors import DoesNotFitError
-from tests.compiler.tiling.topologies import NETWORKS, yolov4_tiny
+from tests.compiler.tiling.loop_nest.topologies import NETWORKS, yolov4_tiny
 
 REF32 = NPU_SHAPES["ref32"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from mapper.compiler.tiling.traffic import Convolution
+from mapper.compiler.tiling.loop_nest.traffic import Convolution
 
 THREE = (3, 3)
 TWO = (2, 2)
