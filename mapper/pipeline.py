@@ -27,6 +27,9 @@ from chipsim.chip.limits import violations
 from chipsim.chip.model import Chip
 from chipsim.traffic.arrays import Traffic
 from chipsim.traffic.metrics import summarise
+from mapper.concurrency.interrupts import Stop
+from mapper.concurrency.stop_flag import StoppedError
+from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import DoesNotFitError, UsageError
 from mapper.executors.workers import Workers
 from mapper.graph.contraction import contract
@@ -42,8 +45,6 @@ from mapper.methods.steps import MappingRun, Method
 from mapper.methods.streamed import Streamed
 from mapper.monitoring.callbacks import OnPlacement, ignore
 from mapper.monitoring.monitor import Monitor
-from mapper.monitoring.stopping import Stop, StoppedError
-from mapper.monitoring.threads import ThreadTeam
 from mapper.placement.clock import Clock
 from mapper.placement.force import refine_by_forces
 from mapper.placement.portfolio import place

@@ -31,8 +31,8 @@ from bench_time_networks import NETWORKS
 from chipsim.chip.presets import parse_chip
 from hw.chip import chip_shape
 from hw.core.arithmetic import simulate
+from mapper.concurrency.threads import ThreadTeam
 from mapper.hypergraph.net_rows import NetReader
-from mapper.monitoring.threads import ThreadTeam
 from storage.store.network import RATE, NetworkFile
 from storage.store.writer import NetworkWriter
 

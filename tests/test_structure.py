@@ -38,6 +38,7 @@ LEVELS: dict[str, list[str]] = {
         "random_numbers settings",
         "planning",
         "resume",
+        "concurrency",
         "monitoring",
         "executors",
         "graph",

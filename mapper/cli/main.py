@@ -13,9 +13,9 @@ from importlib import import_module
 from typing import Any
 
 from mapper.cli.parser import HelpFormatter, Parser, Topic
+from mapper.concurrency.interrupts import leave
 from mapper.errors import BAD_INPUT, CLOSED_PIPE, INTERRUPTED, known_error
 from mapper.kernels.installation import bound_products, prepare
-from mapper.monitoring.stopping import leave
 from mapper.version import version
 
 COMMANDS = {

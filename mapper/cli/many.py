@@ -97,8 +97,8 @@ def do_many(options: argparse.Namespace, output: Path, many: Many) -> int:
 
 
 def _executor(options: argparse.Namespace, runs: int) -> Executor:
+    from mapper.concurrency.interrupts import Stop
     from mapper.monitoring.monitor import Monitor
-    from mapper.monitoring.stopping import Stop
     from mapper.portfolio.executor import LocalExecutor
     from mapper.portfolio.processes import ProcessExecutor
 

@@ -70,9 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from mapper.concurrency.interrupts import GRACE, Stop
     from mapper.errors import UsageError
     from mapper.monitoring.monitor import Monitor
-    from mapper.monitoring.stopping import GRACE, Stop
     from mapper.results.output import network_facts
     from mapper.results.summary import Row, mapping_rows, summary
     from mapper.results.tables import quality
@@ -126,9 +126,9 @@ def _place(
     import numpy as np
 
     from chipsim.traffic.metrics import summarise
+    from mapper.concurrency.stop_flag import StoppedError
+    from mapper.concurrency.threads import ThreadTeam
     from mapper.errors import DoesNotFitError
-    from mapper.monitoring.stopping import StoppedError
-    from mapper.monitoring.threads import ThreadTeam
     from mapper.partitioning.bisection import whole
     from mapper.pipeline import place_groups
     from mapper.scoring.measure import measure_network

@@ -87,9 +87,9 @@ def _run_one(options: argparse.Namespace, chip: Chip, output: Path, workers: Any
 
     workers : see `mapper.executors.workers.Asked`, or None
     """
+    from mapper.concurrency.interrupts import GRACE, Stop
     from mapper.distributed.start import ask_workers
     from mapper.monitoring.monitor import Monitor
-    from mapper.monitoring.stopping import GRACE, Stop
     from mapper.portfolio.run import RunTask, run_into_folder
     from mapper.results.output import read_report
     from mapper.results.output_folder import is_complete, partial_folder

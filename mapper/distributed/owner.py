@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.distributed.engine import KEEP, MALLOC
 from mapper.distributed.relay import Passing, RelayNode
 from mapper.distributed.state_log import Update, updated
@@ -26,7 +27,6 @@ from mapper.executors.shard import State
 from mapper.executors.shared import SharedPlace
 from mapper.executors.workers import RowSource
 from mapper.monitoring.resources import peak_rss_bytes
-from mapper.monitoring.threads import ThreadTeam
 from mapper.version import version
 from storage.scratch.scratch import Scratch
 

@@ -15,8 +15,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.executors.shard import Work
-from mapper.monitoring.threads import ThreadTeam
 
 BUNCHES = 8  # per thread; small labels are grouped, large ones are alone
 

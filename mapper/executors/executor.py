@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.concurrency.threads import ThreadTeam, WorkspacePool
 from mapper.executors.exchange import Exchange, RowBuffer, finish_all
 from mapper.executors.sent import to_send, total_to_send
 from mapper.executors.shard import Result, Shard, State, Work
 from mapper.monitoring.callbacks import Advance, ignore
-from mapper.monitoring.threads import ThreadTeam, WorkspacePool
 
 if TYPE_CHECKING:
     from mapper.graph.csr import Chunk

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.monitoring.threads import WorkspacePool
+from mapper.concurrency.threads import WorkspacePool
 
 if TYPE_CHECKING:
     from mapper.graph.csr import Chunk

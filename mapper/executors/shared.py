@@ -20,6 +20,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import RESUME, ResumableError, UsageError
 from mapper.executors.exchange import Exchange, RowBuffer, Sorted, finish_all
 from mapper.executors.executor import LocalShardExecutor
@@ -27,7 +28,6 @@ from mapper.executors.sent import received, to_send
 from mapper.executors.shard import Shard, State, Work
 from mapper.executors.workers import require_seen
 from mapper.monitoring.callbacks import Advance
-from mapper.monitoring.threads import ThreadTeam
 from storage.closing import Closing
 from storage.scratch.run_file import RunName, UnusableError, pack_frame, read_section, write_run
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.executors.executor import LocalShardExecutor
 from mapper.executors.sections import MOST_WEIGHT, Pairs
 from mapper.executors.shard import Shard, State
@@ -19,7 +20,6 @@ from mapper.graph.csr import Chunk
 from mapper.graph.rows import CopiedRows, Rows
 from mapper.graph.sampled_contraction import row_shift, sample_rows
 from mapper.monitoring.callbacks import Advance, ignore
-from mapper.monitoring.threads import ThreadTeam
 from storage.arrays import Int32, Int64
 from storage.graph import Block, choose_block_size
 from storage.scratch.packed import PackedBlock, PackedRows, keep_packed, pack_block

@@ -17,10 +17,10 @@ from typing import Self
 import numpy as np
 from numba import njit
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.executors.workers import WorkerShardExecutor
 from mapper.graph.csr import Chunk
 from mapper.monitoring.callbacks import Advance
-from mapper.monitoring.threads import ThreadTeam
 from storage.arrays import Int32, Int64
 from storage.graph import Graph
 from storage.scratch.packed import Lists, PackedRows, write_packed

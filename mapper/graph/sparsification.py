@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import StreamedRows
 from mapper.graph.sampled_contraction import _kept, sampling_threshold
-from mapper.monitoring.threads import ThreadTeam
 from storage.arrays import Int64
 from storage.graph import Block, Csr, Graph
 

@@ -16,10 +16,10 @@ import numpy as np
 from numba import njit
 
 from chipsim.chip.machine import STRAIGHT
+from mapper.concurrency.stop_flag import StopFlag, slices
 from mapper.graph.members import members_of, relocate, swap
 from mapper.graph.rows import HeldRows
 from mapper.hop_refinement.mesh import CUT, CoreMesh, _apart
-from mapper.monitoring.stopping import Stop, slices
 from mapper.random_numbers import accepted, next_random
 from storage.arrays import Int32, Mask
 
@@ -137,7 +137,7 @@ def anneal_mapping(
     cooling: Cooling,
     seed: int,
     fixed: Mask | None = None,
-    stop: Stop | None = None,
+    stop: StopFlag | None = None,
 ) -> Int32:
     """Return the core of every vertex, in the best state at the end of a temperature.
 

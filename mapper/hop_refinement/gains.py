@@ -16,11 +16,11 @@ import numpy as np
 from numba import njit
 
 from chipsim.chip.machine import STRAIGHT
+from mapper.concurrency.threads import WorkspacePool
 from mapper.executors.shard import State
 from mapper.graph.csr import Chunk
 from mapper.graph.distance import along
 from mapper.hop_refinement.mesh import CoreMesh, _apart
-from mapper.monitoring.threads import WorkspacePool
 from mapper.partitioning.kway_refinement import Moves, Seeker
 from storage.arrays import Int64, Mask
 

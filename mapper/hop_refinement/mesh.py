@@ -11,9 +11,9 @@ from numba import njit
 
 from chipsim.chip.machine import STRAIGHT, Axes, flat_axes
 from chipsim.chip.model import Chip
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.distance import along
 from mapper.graph.rows import Rows
-from mapper.monitoring.threads import ThreadTeam
 from storage.arrays import Int32, Int64
 
 ADJACENT = ((1, 0), (0, 1))  # steps from a core to its exchange partner: adjacent cores

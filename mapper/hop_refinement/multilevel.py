@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.by_label import sums_by_label
 from mapper.graph.rows import HeldRows, Rows
 from mapper.graph.sampled_contraction import contract_sampled
@@ -24,7 +25,6 @@ from mapper.hop_refinement.mesh import CUT, CoreMesh, hop_cost
 from mapper.hop_refinement.partners import pairs_of
 from mapper.hop_refinement.tiles import exchange_in_tiles, tiles_of
 from mapper.monitoring.callbacks import ignore
-from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.kway_refinement import SeekCut, Seeker, refine_round
 from mapper.partitioning.label_propagation import cluster_vertices
 from mapper.partitioning.multilevel_bisection import BisectionEffort

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from mapper.concurrency.threads import ThreadTeam, WorkspacePool
 from mapper.graph.affinity import favourites
 from mapper.graph.by_label import sums_by_label
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.mesh import ADJACENT, CUT, DIAGONAL, CoreMesh
-from mapper.monitoring.threads import ThreadTeam, WorkspacePool
 from storage.arrays import Int32, Int64
 
 PARTNERS = 10  # partners of a part, at most, unless it is a top partner of another

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.mesh import CoreMesh, hop_cost
 from mapper.hop_refinement.multilevel import Levels
@@ -20,7 +21,6 @@ from mapper.limits.enforce import Items, repair
 from mapper.limits.use import excess
 from mapper.monitoring.context import Context
 from mapper.monitoring.monitor import Monitor
-from mapper.monitoring.threads import ThreadTeam
 from storage.arrays import Int32, Int64, Mask
 
 

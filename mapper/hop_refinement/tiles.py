@@ -15,12 +15,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.by_label import ByLabel, by_label, sums_by_label
 from mapper.graph.rows import HeldRows, Rows
 from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hop_refinement.pairwise_fm import Batch, _exchange, _settle
 from mapper.monitoring.callbacks import Advance, ignore
-from mapper.monitoring.threads import ThreadTeam
 from storage.arrays import Int32, Int64, Mask
 
 ROW_BYTES = 8  # bytes per entry: id and weight

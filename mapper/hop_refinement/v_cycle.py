@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import HeldRows, Rows
 from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold
 from mapper.hop_refinement.mesh import CoreMesh, hop_cost
 from mapper.hop_refinement.multilevel import Levels, RefinementEffort, uncoarsen
-from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.label_propagation import cluster_vertices
 from storage.arrays import Int32, Mask
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mapper.concurrency.stop_flag import StopFlag
 from mapper.hypergraph.coarsening import coarsen
 from mapper.hypergraph.fm import (
     ENOUGH,
@@ -22,7 +23,6 @@ from mapper.hypergraph.fm import (
 )
 from mapper.hypergraph.gains import new_queue, new_state
 from mapper.hypergraph.hypergraph import Hypergraph, contract, objective
-from mapper.monitoring.stopping import Stop
 from storage.arrays import Int32, Int64
 
 COARSEST = 120  # vertices on the coarsest level
@@ -137,7 +137,7 @@ def partition_by_bisection(
     capacity: int,
     effort: BisectionEffort,
     rng: np.random.Generator,
-    stop: Stop | None = None,
+    stop: StopFlag | None = None,
 ) -> Int32:
     """Return the part of every vertex, 0 .. parts-1; parts may exceed the capacity a little.
 

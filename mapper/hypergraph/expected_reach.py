@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from mapper.concurrency.stop_flag import StopFlag
 from mapper.hypergraph.hypergraph import Hypergraph, connectivity
-from mapper.monitoring.stopping import Stop
 from storage.arrays import Int32, Int64
 
 PINS = (0.5, 0.5, 0.5, 0.5, 1.0, 1.0, 2.0, 2.0, 4.0, 4.0)
@@ -183,7 +183,7 @@ def refine_by_reach(
     part: Int32,
     capacities: Int64,
     seed: int,
-    stop: Stop,
+    stop: StopFlag,
     place: Int32 | None = None,
 ) -> tuple[Int32, int, int]:
     """Return the part of every vertex, and the cost of the checks before and after.

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numba import njit
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.csr import Subgraph
 from mapper.hypergraph.hypergraph import Hypergraph, make_hypergraph
 from mapper.monitoring.callbacks import Advance, ignore
-from mapper.monitoring.threads import ThreadTeam
 from mapper.planning.sampling import CHECKED
 from storage.arrays import Int32, Int64, Mask
 from storage.store.network import RATE, NetworkFile

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mapper.concurrency.stop_flag import StopFlag
+from mapper.concurrency.threads import ThreadTeam
 from mapper.hypergraph.bisection import SHRINKS, BisectionEffort, partition_by_bisection
 from mapper.hypergraph.coarsening import coarsen, join_twins
 from mapper.hypergraph.fm import FmSearch, refine
 from mapper.hypergraph.hypergraph import Hypergraph, objective
 from mapper.hypergraph.rebisection import PairEffort, rebisect_pairs
-from mapper.monitoring.stopping import Stop
-from mapper.monitoring.threads import ThreadTeam
 from storage.arrays import Int32, Int64
 
 COARSEST = 100  # vertices per part on the coarsest level
@@ -145,7 +145,7 @@ def _refined_upwards(
     capacities: Int64,
     search: FmSearch,
     rng: np.random.Generator,
-    stop: Stop,
+    stop: StopFlag,
 ) -> Int32:
     """Refine while uncoarsening; on coarse levels, parts may exceed the capacity by one vertex.
 

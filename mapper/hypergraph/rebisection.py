@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.by_label import by_label
 from mapper.hypergraph.bisection import BisectionEffort, bisect
 from mapper.hypergraph.hypergraph import Hypergraph, connectivity, make_hypergraph
-from mapper.monitoring.threads import ThreadTeam
 from storage.arrays import Int32, Int64
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numba import njit
 
+from mapper.concurrency.threads import ThreadTeam, WorkspacePool
 from mapper.graph.affinity import favourites
 from mapper.graph.by_label import sums_by_label
 from mapper.graph.csr import Subgraph
@@ -21,7 +22,6 @@ from mapper.graph.groups import group_traffic
 from mapper.graph.rows import Rows
 from mapper.hypergraph.net_rows import NetReader, _add_nets, traffic_of
 from mapper.monitoring.callbacks import Advance, ignore
-from mapper.monitoring.threads import ThreadTeam, WorkspacePool
 from mapper.partitioning.kway_refinement import move_in_order
 from storage.arrays import Int32, Int64
 

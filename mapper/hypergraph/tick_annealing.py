@@ -16,12 +16,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from mapper.concurrency.stop_flag import StopFlag, slices
 from mapper.graph.distance import along
 from mapper.graph.members import members_of, relocate, swap
 from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hypergraph.thin_nets import CORE, SYNAPSE, TickNets
 from mapper.hypergraph.trees import Trees, arrive, leave, new_trees, propose, total_hops
-from mapper.monitoring.stopping import Stop, slices
 from mapper.random_numbers import accepted, next_random
 from storage.arrays import Float64, Int32
 
@@ -279,7 +279,7 @@ def anneal_ticks(
     costs: TickCosts,
     schedule: TickSchedule,
     seed: int,
-    stop: Stop | None = None,
+    stop: StopFlag | None = None,
 ) -> Int32:
     """Return the core of every vertex, in the best state at the end of a temperature.
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mapper.concurrency.stop_flag import StopFlag
 from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hypergraph.coarsening import coarsen, join_twins
 from mapper.hypergraph.hypergraph import Hypergraph
 from mapper.hypergraph.trees import TreePrices, anneal_trees, new_trees, total_hops
-from mapper.monitoring.stopping import Stop
 from storage.arrays import Int32
 
 SHRINKS = 0.9  # coarsening ends if a level keeps more than this share of the vertices
@@ -66,7 +66,7 @@ def refine_by_trees(
     mesh: CoreMesh,
     effort: TreeEffort,
     seed: int,
-    stop: Stop | None = None,
+    stop: StopFlag | None = None,
 ) -> tuple[Int32, int, int]:
     """Run one V-cycle; return the core of every vertex, and hops before and after.
 

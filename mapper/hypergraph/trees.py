@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from mapper.concurrency.stop_flag import StopFlag, slices
 from mapper.graph.distance import along, towards
 from mapper.graph.members import members_of, relocate, swap
 from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hypergraph.hypergraph import Hypergraph
-from mapper.monitoring.stopping import Stop, slices
 from mapper.random_numbers import accepted, next_random
 from storage.arrays import Float64, Int32, Int64
 
@@ -337,7 +337,7 @@ def anneal_trees(
     temperatures: Float64,
     proposals: int,
     seed: int,
-    stop: Stop | None = None,
+    stop: StopFlag | None = None,
 ) -> Int32:
     """Return the core of every vertex, in the best state at the end of a temperature.
 

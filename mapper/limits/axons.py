@@ -16,6 +16,7 @@ import numpy as np
 
 from chipsim.chip.limits import LIMITS
 from chipsim.chip.model import Chip
+from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import DoesNotFitError
 from mapper.graph.by_label import numbered, sums_by_label
 from mapper.limits.combined import ENOUGH, CombinedCapacity, combine_capacity
@@ -34,7 +35,6 @@ from mapper.limits.use import (
     limits_of,
 )
 from mapper.monitoring.monitor import Monitor
-from mapper.monitoring.threads import ThreadTeam
 from storage.arrays import Float64, Int32, Int64
 from storage.graph import Graph
 

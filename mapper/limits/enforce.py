@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.by_label import by_label, sums_by_label
 from mapper.limits.exchange import ExchangeSearch, Net, _fill_table
 from mapper.limits.relief import LinkedLists, Targets, _link, _relieve
@@ -22,7 +23,6 @@ from mapper.limits.use import (
     excess,
     weight_of_excess,
 )
-from mapper.monitoring.threads import ThreadTeam
 from storage.arrays import Int32, Int64, Mask
 from storage.graph import Graph
 

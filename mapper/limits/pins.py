@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import DoesNotFitError
 from mapper.limits.axons import LimitJob, lacking
 from mapper.limits.constraints import Constraints
 from mapper.limits.enforce import Items, repair
 from mapper.limits.use import excess
-from mapper.monitoring.threads import ThreadTeam
 from storage.arrays import Int32
 
 

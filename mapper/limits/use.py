@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from chipsim.chip.model import Chip
-from mapper.monitoring.threads import ThreadTeam, WorkspacePool
+from mapper.concurrency.threads import ThreadTeam, WorkspacePool
 from storage.arrays import Int32, Int64
 from storage.graph import Graph
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from chipsim.traffic.metrics import summarise
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.csr import Subgraph
 from mapper.graph.rows import StreamedRows, weight_shift
 from mapper.hop_refinement.mesh import CoreMesh
@@ -28,7 +29,6 @@ from mapper.hypergraph.tick_refinement import (
 )
 from mapper.limits.combined import CombinedCapacity
 from mapper.methods.steps import MappingRun, Method
-from mapper.monitoring.threads import ThreadTeam
 from mapper.planning.plan import REFINED_BY
 from mapper.resume.checkpoint import Checkpoint
 from mapper.scoring.stage_costs import StageCosts

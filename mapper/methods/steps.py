@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from chipsim.chip.model import Chip
+from mapper.concurrency.interrupts import Keep
+from mapper.concurrency.threads import ThreadTeam
 from mapper.executors.workers import Workers
 from mapper.graph.csr import Subgraph
 from mapper.hop_refinement.mesh import CoreMesh
@@ -19,8 +21,6 @@ from mapper.limits.constraints import Constraints
 from mapper.limits.pins import core_of_items
 from mapper.monitoring.context import Context
 from mapper.monitoring.monitor import Monitor
-from mapper.monitoring.stopping import Keep
-from mapper.monitoring.threads import ThreadTeam
 from mapper.planning.memory import FILL
 from mapper.planning.plan import Plan
 from mapper.resume.checkpoint import Checkpoint

@@ -1,1 +1,1 @@
-"""Progress, early end, threads and resource use of a run."""
+"""Progress and resource use of a run, and the context passed to its steps."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.monitoring.monitor import Monitor
-from mapper.monitoring.threads import ThreadTeam
 from mapper.planning.plan import Plan
 from mapper.resume.checkpoint import Checkpoint
 from mapper.settings import Settings

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
+from mapper.concurrency.interrupts import Stop
 from mapper.monitoring.callbacks import OnProgress
 from mapper.monitoring.resources import PeakSampler, bytes_moved, peak_rss_bytes
-from mapper.monitoring.stopping import Stop
 from mapper.planning.sampling import Sample
 from storage.closing import Closing
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from mapper.concurrency.stop_flag import StopFlag
 from mapper.graph.csr import Subgraph
-from mapper.monitoring.stopping import Stop
 from mapper.partitioning.greedy_growing import grow_half
 from storage.arrays import Int32
 from storage.graph import Graph
@@ -36,7 +36,7 @@ def bisect(
     repeats: int,
     rng: np.random.Generator,
     threads: int = 1,
-    stop: Stop | None = None,
+    stop: StopFlag | None = None,
 ) -> tuple[Int32, int]:
     """Partition a graph into at most `cores` parts, each of total size at most `capacity`.
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.rows import HeldRows
 from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold, thin_in_place
-from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.kway_refinement import refine_round
 from mapper.partitioning.label_propagation import cluster_vertices
 from mapper.partitioning.multilevel_bisection import BisectionEffort

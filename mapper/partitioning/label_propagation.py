@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.executors.executor import executor_of
 from mapper.executors.shard import Shard, State, by_label
 from mapper.graph.affinity import sum_by_part
@@ -21,7 +22,6 @@ from mapper.graph.by_label import numbered
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows
 from mapper.monitoring.callbacks import Advance, ignore
-from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.pass_steps import steps_of
 from mapper.partitioning.proposals import Labels, join_in_order, join_together, label_ranges
 from mapper.random_numbers import mixed

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from mapper.monitoring.threads import ThreadTeam
+from mapper.concurrency.threads import ThreadTeam
 from mapper.random_numbers import mixed
 from storage.arrays import Int32, Int64, Mask
 

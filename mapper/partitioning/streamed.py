@@ -22,12 +22,12 @@ from dataclasses import astuple, dataclass
 
 import numpy as np
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.by_label import numbered, sums_by_label
 from mapper.graph.rows import Rows, StreamedRows, copied, hold
 from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold
 from mapper.monitoring.context import Context
 from mapper.monitoring.monitor import Monitor
-from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.deep import DeepEffort, block_bounds, partition_in_memory
 from mapper.partitioning.kway_refinement import SeekCut, Seeker, refine_round
 from mapper.partitioning.levels import ClusterLevel, cluster_rows, clustered_enough, sample_at

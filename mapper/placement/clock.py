@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from mapper.monitoring.stopping import Stop
+from mapper.concurrency.stop_flag import StopFlag
 
 
 class TimeUpError(Exception):
@@ -18,8 +18,8 @@ class Clock:
     stop : flag that ends everything at once
     """
 
-    def __init__(self, limit: float | None = None, stop: Stop | None = None) -> None:
-        self._stop = stop or Stop()
+    def __init__(self, limit: float | None = None, stop: StopFlag | None = None) -> None:
+        self._stop = stop or StopFlag()
         self._end = None if limit is None else time.monotonic() + limit
 
     @property

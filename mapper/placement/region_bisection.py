@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from mapper.concurrency.stop_flag import StopFlag
 from mapper.graph.csr import Subgraph
-from mapper.monitoring.stopping import Stop
 from mapper.partitioning.greedy_growing import grow_half
 from mapper.placement.legalise import Places
 from mapper.placement.region import Region
@@ -19,7 +19,7 @@ def place_by_bisection(
     repeats: int,
     rng: np.random.Generator,
     threads: int = 1,
-    stop: Stop | None = None,
+    stop: StopFlag | None = None,
 ) -> Places:
     """Place every group on a core of the region: columns and rows on the chip, shape (groups,).
 

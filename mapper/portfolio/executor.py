@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from mapper.concurrency.interrupts import GRACE, Keep, Stop
 from mapper.errors import BAD_INPUT, known_error
 from mapper.inputs.listener import Listener
 from mapper.monitoring.monitor import Monitor
-from mapper.monitoring.stopping import GRACE, Keep, Stop
 from mapper.portfolio.figures import Figures, figures_of
 from mapper.portfolio.run import RunTask, run_into_folder
 from storage.closing import Closing

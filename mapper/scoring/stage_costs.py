@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from chipsim.chip.machine import Axes, flat_axes
 from chipsim.traffic.arrays import Traffic
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.affinity import cut_of
 from mapper.graph.csr import Subgraph
 from mapper.graph.rows import HeldRows, Rows
 from mapper.monitoring.monitor import Monitor, Observer
-from mapper.monitoring.threads import ThreadTeam
 from storage.arrays import Int32
 
 SPARED = 16  # one chunk on disk in SPARED is scanned

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.distributed.state_log import StateLog, updated
 from mapper.executors.exchange import Exchange, Lists
 from mapper.executors.executor import (
@@ -24,7 +25,6 @@ from mapper.executors.shard import Shard, State, entries_of
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows
 from mapper.monitoring.callbacks import Advance, ignore
-from mapper.monitoring.threads import ThreadTeam
 
 
 class OwnRows(Rows):

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.distributed import owners
 from mapper.errors import ResumableError, UsageError
 from mapper.executors.exchange import RowBuffer, Sorted
 from mapper.executors.executor import LocalShardExecutor
 from mapper.executors.shard import State
 from mapper.executors.shared import SharedFolder
-from mapper.monitoring.threads import ThreadTeam
 from tests.mapper.distributed.stand_in import GridRows, Once, StandIn, exchange_of, full
 
 PART = np.random.default_rng(1).integers(0, 5, 108).astype(np.int32)

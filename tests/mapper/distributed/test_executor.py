@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.executors.executor import LocalShardExecutor, ShardExecutor
 from mapper.executors.shard import Shard, State, entries_of
 from mapper.graph.csr import Chunk
@@ -25,7 +26,6 @@ from mapper.graph.groups import group_traffic
 from mapper.graph.rows import HeldRows, Rows, StreamedRows
 from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold
 from mapper.monitoring.monitor import Monitor
-from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.kway_refinement import refine_round
 from mapper.partitioning.label_propagation import number_clusters, propagate, start_clusters
 from mapper.partitioning.multilevel_bisection import BisectionEffort

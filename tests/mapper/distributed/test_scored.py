@@ -12,14 +12,14 @@ import pytest
 from numpy.typing import NDArray
 
 from chipsim.errors import ChipError
+from mapper.concurrency.stop_flag import StoppedError
+from mapper.concurrency.threads import ThreadTeam
 from mapper.distributed.remote import RemoteShardExecutor
 from mapper.errors import ResumableError
 from mapper.executors.executor import GatherTask, LocalShardExecutor
 from mapper.executors.shard import State
 from mapper.executors.workers import RowSource
 from mapper.monitoring.monitor import Monitor
-from mapper.monitoring.stopping import StoppedError
-from mapper.monitoring.threads import ThreadTeam
 from mapper.scoring.measure import measure_network
 from mapper.scoring.worked import SweepHere, SynapseSource, sweep_on
 from storage.scratch.scratch import Scratch

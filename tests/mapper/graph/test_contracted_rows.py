@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.by_label import sums_by_label
 from mapper.graph.contracted_rows import ContractedRows, contract_to_scratch
 from mapper.graph.rows import Rows, StreamedRows
 from mapper.graph.sampled_contraction import MAX_ROW, contract_sampled
-from mapper.monitoring.threads import ThreadTeam
 from storage.scratch.scratch import Scratch
 from tests.mapper.helpers import (
     Links,

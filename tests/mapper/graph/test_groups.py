@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.csr import Subgraph
 from mapper.graph.groups import (
     GROUP_BYTES,
@@ -17,7 +18,6 @@ from mapper.graph.groups import (
     upper_row,
 )
 from mapper.graph.rows import StreamedRows
-from mapper.monitoring.threads import ThreadTeam
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import adjacency, lists_of, random_graph, random_parts, rows_of
 from tests.reference import streamed as naive

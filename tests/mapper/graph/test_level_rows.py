@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.distributed import owners
 from mapper.distributed.remote import RemoteShardExecutor
 from mapper.errors import ResumableError
@@ -31,7 +32,6 @@ from mapper.graph.contracted_rows import ContractedRows, contract_to_scratch
 from mapper.graph.level_rows import LevelRows, contract_on_workers
 from mapper.graph.rows import Rows, StreamedRows
 from mapper.monitoring.monitor import Monitor
-from mapper.monitoring.threads import ThreadTeam
 from mapper.planning.workers import MADE_BYTES
 from storage.scratch.run_file import write_run
 from storage.scratch.scratch import Scratch

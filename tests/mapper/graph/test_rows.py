@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.rows import (
     MEAN_BITS,
     ROW_LIMIT,
@@ -19,7 +20,6 @@ from mapper.graph.rows import (
     weight_shift,
 )
 from mapper.monitoring.monitor import Monitor
-from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.streamed import open_rows
 from storage.graph import Graph
 from storage.scratch.scratch import Scratch

@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.rows import HeldRows, Rows, StreamedRows
 from mapper.graph.sampled_contraction import (
     BINS,
@@ -26,7 +27,6 @@ from mapper.graph.sampled_contraction import (
     thin_in_place,
     threshold_of,
 )
-from mapper.monitoring.threads import ThreadTeam
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import (
     adjacency,

@@ -7,11 +7,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import StreamedRows, hold
 from mapper.graph.sampled_contraction import _kept
 from mapper.graph.sparsification import SEED, ThinnedGraph, _thin, thin
-from mapper.monitoring.threads import ThreadTeam
 from storage.store.memory import MemoryGraph
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.executors.executor import LocalShardExecutor
 from mapper.graph.network_rows import NetworkRows, WorkedRows
 from mapper.graph.rows import StreamedRows
 from mapper.monitoring.monitor import Monitor
-from mapper.monitoring.threads import ThreadTeam
 from storage.scratch.scratch import Scratch
 from storage.store.network import NetworkFile
 from tests.mapper.helpers import random_network

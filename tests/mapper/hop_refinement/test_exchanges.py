@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.affinity import favourites
 from mapper.graph.by_label import ByLabel, by_label
 from mapper.graph.rows import HeldRows, Rows, StreamedRows
@@ -27,7 +28,6 @@ from mapper.hop_refinement.tiles import (
 )
 from mapper.hop_refinement.v_cycle import refine_by_v_cycle
 from mapper.monitoring.callbacks import Advance, ignore
-from mapper.monitoring.threads import ThreadTeam
 from tests.mapper.helpers import adjacency, grid_graph, lists_of, rows_of
 from tests.mapper.hop_refinement.cases import (
     CASES,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.members import Members
 from mapper.graph.rows import StreamedRows
 from mapper.hop_refinement import multilevel
@@ -28,7 +29,6 @@ from mapper.hop_refinement.refine import Mapped, level_effort, refine_mapping
 from mapper.hop_refinement.v_cycle import InnerRows, _within, refine_by_chains
 from mapper.monitoring.context import Context
 from mapper.monitoring.monitor import Monitor
-from mapper.monitoring.threads import ThreadTeam
 from mapper.planning.plan import Plan
 from mapper.resume.checkpoint import Checkpoint
 from mapper.scoring.stage_costs import StageCosts

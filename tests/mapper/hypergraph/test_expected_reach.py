@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mapper.concurrency.stop_flag import StopFlag, StoppedError
 from mapper.hypergraph.expected_reach import (
     NetSample,
     _count_pins,
@@ -15,7 +16,6 @@ from mapper.hypergraph.expected_reach import (
     refine_by_reach,
 )
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, connectivity, make_hypergraph
-from mapper.monitoring.stopping import Stop, StoppedError
 from tests.reference import expected_reach as naive
 from tests.reference import hypergraph as nets_of
 
@@ -94,7 +94,7 @@ def sample(seed: int) -> tuple[NetSample, Int32]:
 def test_groups_are_found_that_connectivity_moves_miss(seed: int) -> None:
     nets, part = sample(seed)
     capacities = np.full(8, 36)
-    found, before, after = refine_by_reach(nets, part, capacities, seed, Stop())
+    found, before, after = refine_by_reach(nets, part, capacities, seed, StopFlag())
     assert (before, after) == (
         connectivity(nets.checks, part, 8), connectivity(nets.checks, found, 8)
     )  # fmt: skip
@@ -106,7 +106,7 @@ def test_groups_are_found_that_connectivity_moves_miss(seed: int) -> None:
 def test_places_weigh_more_than_parts() -> None:
     nets, part = sample(7)
     place = (np.arange(8) // 2).astype(np.int32)
-    found, before, after = refine_by_reach(nets, part, np.full(8, 40), 7, Stop(), place)
+    found, before, after = refine_by_reach(nets, part, np.full(8, 40), 7, StopFlag(), place)
     reached = [connectivity(nets.checks, place[each], 4) for each in (part, found)]
     assert before - after == 16 * (reached[0] - reached[1]) + (
         connectivity(nets.checks, part, 8) - connectivity(nets.checks, found, 8)
@@ -116,15 +116,15 @@ def test_places_weigh_more_than_parts() -> None:
 
 def test_a_partition_without_gain_is_unchanged() -> None:
     nets, part = sample(1)
-    found, before, after = refine_by_reach(nets, part, np.full(8, 30), 1, Stop())
-    again, same, last = refine_by_reach(nets, found, np.full(8, 30), 1, Stop())
+    found, before, after = refine_by_reach(nets, part, np.full(8, 30), 1, StopFlag())
+    again, same, last = refine_by_reach(nets, found, np.full(8, 30), 1, StopFlag())
     assert same == after
     assert last <= same
     empty = make_hypergraph(
         np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), nets.nets.sizes
     )
     kept, cost, end = refine_by_reach(
-        NetSample(empty, nets.checks), part, np.full(8, 30), 1, Stop()
+        NetSample(empty, nets.checks), part, np.full(8, 30), 1, StopFlag()
     )
     assert kept is part
     assert cost == end == before
@@ -133,7 +133,7 @@ def test_a_partition_without_gain_is_unchanged() -> None:
 
 def test_it_can_be_stopped() -> None:
     nets, part = sample(2)
-    stop = Stop()
+    stop = StopFlag()
     stop.ask()
     with pytest.raises((KeyboardInterrupt, StoppedError)):
         refine_by_reach(nets, part, np.full(8, 40), 1, stop)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.heap import remove
 from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hypergraph.bisection import BisectionEffort, bisect, partition_by_bisection
@@ -26,7 +27,6 @@ from mapper.hypergraph.partition import PartitionEffort, partition_hypergraph
 from mapper.hypergraph.rebisection import PairEffort, rebisect_pairs
 from mapper.hypergraph.tree_refinement import TreeEffort, refine_by_trees
 from mapper.hypergraph.trees import TreePrices, _change, _put, anneal_trees, new_trees, total_hops
-from mapper.monitoring.threads import ThreadTeam
 from tests.reference import hypergraph as naive
 from tests.reference.machine import random_plane
 

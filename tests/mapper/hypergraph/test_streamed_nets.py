@@ -10,6 +10,7 @@ import pytest
 
 from chipsim.chip.machine import Block, Machine
 from chipsim.chip.model import Chip
+from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import UsageError
 from mapper.graph.affinity import favourites
 from mapper.graph.csr import Chunk
@@ -22,7 +23,6 @@ from mapper.hypergraph.streamed import (
     streamed_traffic,
 )
 from mapper.monitoring.monitor import Monitor
-from mapper.monitoring.threads import ThreadTeam
 from mapper.pipeline import map_network
 from mapper.planning.strategy import make_plan
 from mapper.scoring.measure import measure_network

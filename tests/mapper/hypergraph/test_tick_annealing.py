@@ -15,6 +15,7 @@ from chipsim.chip.model import Chip
 from chipsim.chip.time import ChipTime
 from chipsim.traffic.ticks import tick_bounds
 from mapper import map_network
+from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import UsageError
 from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hypergraph.hypergraph import Hypergraph, make_hypergraph
@@ -29,7 +30,6 @@ from mapper.hypergraph.tick_annealing import (
     tick_state,
 )
 from mapper.hypergraph.tick_refinement import DELIVERIES, _work, per_unit, tick_costs
-from mapper.monitoring.threads import ThreadTeam
 from mapper.planning.plan import Plan
 from mapper.scoring.measure import measure_network
 from storage.store.network import NetworkFile

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.limits import exchange, relief
 from mapper.limits.capacity import _add_targets
 from mapper.limits.enforce import Items, _collect
 from mapper.limits.exchange import Net, _bump, _fill_table, _over, _slot
 from mapper.limits.relief import LinkedLists, Targets, _link, _relieve, _relink
 from mapper.limits.use import count_fans, count_use, weight_of_excess
-from mapper.monitoring.threads import ThreadTeam
 from storage.store.memory import MemoryGraph
 from tests.mapper.limits.test_limits import directed, random_items
 from tests.reference.exchange import Case, Draws, Search

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from chipsim.chip.limits import violations
 from chipsim.chip.model import Chip
+from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import DoesNotFitError
 from mapper.limits.axons import _fitting, make_job
 from mapper.limits.capacity import axon_bounds, demands
@@ -34,7 +35,6 @@ from mapper.limits.use import (
     weight_of_excess,
 )
 from mapper.monitoring.monitor import Monitor
-from mapper.monitoring.threads import ThreadTeam
 from mapper.pipeline import map_network
 from mapper.results.output import scratch_in
 from mapper.settings import preset

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.rows import HeldRows
-from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.deep import (
     DeepEffort,
     block_bounds,

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.executors.shard import State
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows, StreamedRows
-from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning import pass_steps
 from mapper.partitioning.kway_refinement import (
     Moves,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.rows import HeldRows, Rows, StreamedRows
-from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning import proposals
 from mapper.partitioning.label_propagation import (
     _match_two_hop,

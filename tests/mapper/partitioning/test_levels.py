@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mapper.concurrency.stop_flag import StoppedError
+from mapper.concurrency.threads import ThreadTeam
 from mapper.monitoring.context import Context
 from mapper.monitoring.monitor import Monitor
-from mapper.monitoring.stopping import StoppedError
-from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning import levels
 from mapper.partitioning.levels import ClusterLevel, cluster_rows, clustered_enough, sample_at
 from mapper.partitioning.streamed import CLUSTER, Task, open_rows, partition_streamed

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.rows import Rows, StreamedRows
 from mapper.graph.sampled_contraction import scatter_rows
-from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning import recursive_splitting as splitting
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.recursive_splitting import Splitting, _gather, split_parts

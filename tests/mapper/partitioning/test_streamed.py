@@ -12,12 +12,12 @@ import pytest
 
 from chipsim.chip.limits import violations
 from chipsim.chip.model import Chip
+from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import DoesNotFitError
 from mapper.evaluation.verify_mapping import verify_mapping
 from mapper.graph.rows import CopiedRows, HeldRows
 from mapper.monitoring.context import Context
 from mapper.monitoring.monitor import Monitor
-from mapper.monitoring.threads import ThreadTeam
 from mapper.partitioning.streamed import Task, open_rows, partition_streamed
 from mapper.pipeline import map_network
 from mapper.planning.plan import Plan

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mapper.monitoring.stopping import Stop
+from mapper.concurrency.stop_flag import StopFlag
 from mapper.placement import force
 from mapper.placement.annealing.schedule import Proposals
 from mapper.placement.clock import Clock
@@ -176,7 +176,7 @@ def test_no_iterations_change_nothing() -> None:
 def test_an_interrupt_keeps_the_current_result(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Placed(4)
 
-    stop = Stop()
+    stop = StopFlag()
     genuine = force._swap_pulled
 
     def swap(*arguments: Any) -> Any:

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from chipsim.chip.machine import flat_axes
-from mapper.monitoring.stopping import Stop
+from mapper.concurrency.stop_flag import StopFlag
 from mapper.placement import (
     component_packing,
     curves,
@@ -375,7 +375,7 @@ def test_an_interrupt_keeps_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = subgraph(grid(6, 6))
     region = choose_region(np.ones((6, 6), np.bool_), 36)
 
-    stop = Stop()
+    stop = StopFlag()
     genuine = portfolio._annealings
     seen: list[tuple[list[int], list[int]]] = []
 

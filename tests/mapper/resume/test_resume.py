@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from mapper.cli import main as cli
-from mapper.monitoring.stopping import Stop
+from mapper.concurrency.interrupts import Stop
 from mapper.resume.checkpoint import Arrays, Checkpoint
 from tests.mapper.helpers import PROGRAM, random_network
 from tests.tiers import Some

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from chipsim.chip.model import Chip
+from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.rows import StreamedRows
 from mapper.hypergraph.tree_refinement import refine_by_trees
 from mapper.monitoring.monitor import Monitor
-from mapper.monitoring.threads import ThreadTeam
 from mapper.pipeline import map_network
 from mapper.planning.strategy import make_plan
 from mapper.results.output import make_report, scratch_in

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mapper.monitoring.threads import ThreadTeam, WorkspacePool
+from mapper.concurrency.threads import ThreadTeam, WorkspacePool
 
 THREADS = (1, 2, 3)
 

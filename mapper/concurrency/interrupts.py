@@ -1,4 +1,4 @@
-"""Early end of a run: a stop flag that all tasks poll, and the best mapping so far.
+"""Ctrl-C ends a run early: a stop flag that all tasks poll, and the best mapping so far.
 
 Tasks run in a separate thread while the main thread waits, so that Ctrl-C is handled at once,
 whatever kernel is running. Tasks check the flag between kernels. A thread still inside a long
@@ -20,15 +20,16 @@ from queue import Empty, SimpleQueue
 from threading import Event, current_thread, main_thread
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from mapper.concurrency.stop_flag import StopFlag, StoppedError
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mapper.monitoring.threads import ThreadTeam
+    from mapper.concurrency.threads import ThreadTeam
 
 GRACE = 0.4  # seconds that a command waits for running tasks
 WAKE = 0.1  # seconds between wake-ups of the main thread: not every system wakes it for a signal
-SLICE = 1 << 18  # annealing proposals between checks of the flag: tenths of a second
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -39,11 +40,7 @@ _left: list[Event] = []  # set when an abandoned thread has ended
 _open: list[ExitStack] = []  # resources in use by abandoned threads
 
 
-class StoppedError(KeyboardInterrupt):
-    """The run was asked to end."""
-
-
-class Stop:
+class Stop(StopFlag):
     """Stop flag of a run, and the best mapping so far.
 
     ::
@@ -57,30 +54,10 @@ class Stop:
 
     def __init__(self, grace: float | None = None) -> None:
         """grace : seconds that tasks get to end by themselves; None waits without limit"""
+        super().__init__()
         self._grace = grace
-        self._asked = Event()
         self._ended: list[Event] = []  # one per thread
         self.kept: Keep | None = None
-        self.phase = ""  # of the running stage, for display
-
-    @property
-    def asked(self) -> bool:
-        """Whether all tasks should end; cheap, and safe from any thread."""
-        return self._asked.is_set()
-
-    def ask(self) -> None:
-        """Ask all running tasks to end."""
-        self._asked.set()
-
-    def begin(self, phase: str) -> None:
-        """Set the phase of a long stage, for progress; raises `StoppedError` as `check` does."""
-        self.phase = phase
-        self.check()
-
-    def check(self) -> None:
-        """Raise `StoppedError` if all tasks should end."""
-        if self.asked:
-            raise StoppedError
 
     def keep(self, make: Keep) -> None:
         """Record the best mapping so far; raise `StoppedError` if all tasks should end.
@@ -172,14 +149,6 @@ def _listening() -> Iterator[list[int]]:
     finally:
         for one in ours:
             signal.signal(one, signal.default_int_handler)
-
-
-def slices(proposals: int, stop: Stop | None) -> Iterator[int]:
-    """Yield numbers that add up to `proposals`; check the stop flag before each."""
-    for done in range(0, proposals, SLICE):
-        if stop is not None:
-            stop.check()
-        yield min(SLICE, proposals - done)
 
 
 def leave(code: int) -> int:

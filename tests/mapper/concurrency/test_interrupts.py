@@ -19,11 +19,12 @@ import numpy as np
 import pytest
 
 import mapper
+from mapper.concurrency import interrupts
+from mapper.concurrency.interrupts import Stop
+from mapper.concurrency.stop_flag import SLICE, StoppedError, slices
+from mapper.concurrency.threads import ThreadTeam
 from mapper.hypergraph import steps as job
 from mapper.hypergraph.tree_refinement import TreeEffort
-from mapper.monitoring import stopping
-from mapper.monitoring.stopping import SLICE, Stop, StoppedError, slices
-from mapper.monitoring.threads import ThreadTeam
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import PROGRAM, random_network
 from tests.tiers import Some
@@ -72,8 +73,8 @@ class Pressed(Stop):
 @pytest.fixture
 def pressed(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Pressed]]:
     """Use such a flag in all runs of the test."""
-    monkeypatch.setattr(stopping, "Stop", Pressed)
-    monkeypatch.setattr(stopping, "GRACE", 600.0)  # no timing
+    monkeypatch.setattr(interrupts, "Stop", Pressed)
+    monkeypatch.setattr(interrupts, "GRACE", 600.0)  # no timing
     yield Pressed
     Pressed.at, Pressed.looks = 1 << 60, 0
 
@@ -229,7 +230,7 @@ def test_a_running_kernel_is_abandoned() -> None:
     with stop.holding() as held:
         held.callback(closed.append, 2)
     assert closed == [2]
-    assert stopping.leave(7) == 7
+    assert interrupts.leave(7) == 7
 
 
 @pytest.mark.heavy

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
-from mapper.monitoring.stopping import Stop
+from mapper.concurrency.stop_flag import StopFlag
 from storage.closing import Closing
 from storage.parallel import stream
 
@@ -25,9 +25,9 @@ class ThreadTeam(Closing):
     before each item.
     """
 
-    def __init__(self, threads: int, stop: Stop | None = None) -> None:
+    def __init__(self, threads: int, stop: StopFlag | None = None) -> None:
         self.threads = threads
-        self.stop = stop or Stop()
+        self.stop = stop or StopFlag()
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
 
     def map(self, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
