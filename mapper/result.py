@@ -17,7 +17,7 @@ from mapper.errors import as_mapper_errors
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
-    from mapper.limits.relays import RelayNeurons
+    from mapper.limits.split_neurons import RelayNeurons
     from mapper.results.loads import Loads
     from mapper.settings import Settings
     from storage.scratch.nameless import NamelessFile

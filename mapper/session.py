@@ -20,7 +20,7 @@ from mapper.inputs.source import Effort, Source, open_source
 from mapper.inputs.split import split_network
 from mapper.kernels.warmup import compile_kernels, load_kernels, works_of_run
 from mapper.limits.constraints import ConstraintFile, Constraints, read_constraints
-from mapper.limits.relays import RelayNeurons
+from mapper.limits.split_neurons import RelayNeurons
 from mapper.monitoring.monitor import Monitor
 from mapper.pipeline import looked_at_here, map_network
 from mapper.planning.strategy import enough_memory, make_plan

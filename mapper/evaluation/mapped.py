@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
-from mapper.limits.relays import write_split
+from mapper.limits.split_neurons import write_split
 from mapper.results.mapping_file import load_mapping, load_relays
 from storage.store.network import NetworkFile
 

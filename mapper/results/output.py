@@ -13,7 +13,7 @@ from chipsim.chip.model import Chip
 from chipsim.chip.presets import from_fields
 from chipsim.errors import ChipError
 from mapper.errors import MapperError
-from mapper.limits.relays import RelayNeurons
+from mapper.limits.split_neurons import RelayNeurons
 from mapper.monitoring.monitor import Monitor
 from mapper.planning.strategy import enough_memory
 from mapper.results.loads import TRAFFIC, Loads, save_loads

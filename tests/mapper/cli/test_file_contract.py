@@ -20,7 +20,7 @@ from chipsim.chip.presets import parse_chip
 from chipsim.errors import ChipError
 from mapper.errors import MapperError
 from mapper.limits.constraints import ConstraintFile, read_constraints
-from mapper.limits.relays import RelayNeurons
+from mapper.limits.split_neurons import RelayNeurons
 from mapper.results.mapping_file import load_mapping, load_relays, save_csv, save_mapping
 from storage.errors import StorageError
 from storage.formats.rates import read_rates

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from chipsim.chip.model import Chip
-from mapper.limits.relays import RelayNeurons, plan_relays, share_of, write_split
+from mapper.limits.split_neurons import RelayNeurons, plan_relays, share_of, write_split
 from storage.store.network import NetworkFile
 from storage.store.writer import NetworkWriter
 from tests.mapper.conftest import Run

@@ -14,7 +14,7 @@ import pytest
 import mapper
 from chipsim.chip.model import Chip
 from mapper.errors import MapperError
-from mapper.limits.relays import RelayNeurons
+from mapper.limits.split_neurons import RelayNeurons
 from mapper.results import mapping_ranges
 from mapper.results.mapping_file import (
     load_mapping,
