@@ -37,9 +37,9 @@ class Elsewhere(NamedTuple):
     address: str
     key: str
 
-    def relay(self, *arguments: Any) -> Any:
-        """Call `relay` through an actor created in this thread, where it finds its worker."""
-        return Actor(Owner, self.address, self.key).relay(*arguments)
+    def broadcast(self, *arguments: Any) -> Any:
+        """Call `broadcast` through an actor created in this thread, where it finds its worker."""
+        return Actor(Owner, self.address, self.key).broadcast(*arguments)
 
 
 class DaskWorkers(DaskConnection):

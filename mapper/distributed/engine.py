@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from mapper.distributed.relay import Reach
+    from mapper.distributed.broadcast import Reach
     from mapper.executors.shared import SharedFolder
     from mapper.executors.workers import RowSource
 

@@ -18,8 +18,8 @@ import numba
 import numpy as np
 
 from mapper.concurrency.threads import ThreadTeam
+from mapper.distributed.broadcast import Broadcast, BroadcastNode
 from mapper.distributed.engine import KEEP, MALLOC
-from mapper.distributed.relay import Passing, RelayNode
 from mapper.distributed.state_log import Update, updated
 from mapper.executors.executor import LocalShardExecutor, WorkerTask
 from mapper.executors.sent import nbytes
@@ -101,16 +101,16 @@ class Owner:
                 self._executor.begin(self._state)
         return Answer(None)
 
-    def relay(self, update: Update, down: Sequence[RelayNode]) -> Answer:
+    def broadcast(self, update: Update, down: Sequence[BroadcastNode]) -> Answer:
         """Update the state and pass the update on; answers the workers below that have it."""
         start = time.process_time()
-        passing = Passing(update, nbytes(update), down)
+        broadcast = Broadcast(update, nbytes(update), down)
         try:
             self.update(update)
         except Exception as error:
             return Answer(None, error)
         cpu_seconds = time.process_time() - start
-        found, below = passing.arrived()
+        found, below = broadcast.arrived()
         return Answer(found, cpu_seconds=cpu_seconds + below)
 
     def run(self, update: Update | None, task: WorkerTask) -> Answer:

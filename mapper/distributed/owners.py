@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from mapper.distributed import relay
+from mapper.distributed import broadcast
 from mapper.distributed.engine import Engine, LostError, result_of
 from mapper.distributed.owner import Answer
 from mapper.distributed.state_log import StateLog
@@ -149,15 +149,15 @@ class Owners:
         for index in indices:
             groups.setdefault(self._state_log.base(self._known[index]), []).append(index)
         base, group = max(groups.items(), key=lambda one: len(one[1]))
-        if len(group) < relay.FROM_WORKERS:
+        if len(group) < broadcast.FROM_WORKERS:
             return
         update = self._state_log.since(base)
-        if update is None or nbytes(update) < relay.FROM_BYTES:
+        if update is None or nbytes(update) < broadcast.FROM_BYTES:
             return
         reached = [self._engine.reach(self._addresses[one], self._owners[one]) for one in group]
         calls = [
-            (node.worker, self._start(node.worker, "relay", update, node.down))
-            for node in relay.tree(list(zip(group, reached, strict=True)))
+            (node.worker, self._start(node.worker, "broadcast", update, node.down))
+            for node in broadcast.tree(list(zip(group, reached, strict=True)))
         ]
         self._account(bytes_to=len(calls) * nbytes(update))
         for index, future in calls:

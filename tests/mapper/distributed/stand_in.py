@@ -86,8 +86,8 @@ class Near(NamedTuple):
     folder: str
     address: str
 
-    def relay(self, *arguments: Any) -> Any:
-        return REACHED[self].relay(*arguments)
+    def broadcast(self, *arguments: Any) -> Any:
+        return REACHED[self].broadcast(*arguments)
 
 
 class StandIn(Closing):

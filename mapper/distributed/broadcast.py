@@ -23,16 +23,16 @@ SLOWEST = 1e7  # transfer time at this rate, bytes per second
 class Reach(Protocol):
     """Reference to an owner, used by other workers."""
 
-    def relay(self, update: Update, down: Sequence[RelayNode]) -> Any:
-        """Return the future of `Owner.relay`."""
+    def broadcast(self, update: Update, down: Sequence[BroadcastNode]) -> Any:
+        """Return the future of `Owner.broadcast`."""
 
 
-class RelayNode(NamedTuple):
+class BroadcastNode(NamedTuple):
     """Node of the tree: a worker's number, its reference, and the nodes that it sends to."""
 
     worker: int
     reach: Reach
-    down: tuple[RelayNode, ...]
+    down: tuple[BroadcastNode, ...]
 
     @property
     def height(self) -> int:
@@ -40,27 +40,29 @@ class RelayNode(NamedTuple):
         return 1 + max((node.height for node in self.down), default=0)
 
 
-def tree(workers: Sequence[tuple[int, Reach]]) -> tuple[RelayNode, ...]:
+def tree(workers: Sequence[tuple[int, Reach]]) -> tuple[BroadcastNode, ...]:
     """Return the nodes that the driver sends to, with all others below them."""
 
-    def nodes(first: int) -> tuple[RelayNode, ...]:
+    def nodes(first: int) -> tuple[BroadcastNode, ...]:
         places = range(first, min(first + FAN_OUT, len(workers)))
-        return tuple(RelayNode(*workers[place], nodes(FAN_OUT * (place + 1))) for place in places)
+        return tuple(
+            BroadcastNode(*workers[place], nodes(FAN_OUT * (place + 1))) for place in places
+        )
 
     return nodes(0)
 
 
-class Passing:
+class Broadcast:
     """An update on its way to the nodes below a worker."""
 
-    def __init__(self, update: Update, size: int, down: Sequence[RelayNode]) -> None:
+    def __init__(self, update: Update, size: int, down: Sequence[BroadcastNode]) -> None:
         """size : bytes of the update."""
         self._level = WAITS + size / SLOWEST
         self._began = time.monotonic()
-        self._calls: list[tuple[RelayNode, Any]] = []
+        self._calls: list[tuple[BroadcastNode, Any]] = []
         for node in down:
             with suppress(OSError, RuntimeError):  # the worker is lost
-                self._calls.append((node, node.reach.relay(update, node.down)))
+                self._calls.append((node, node.reach.broadcast(update, node.down)))
 
     def arrived(self) -> tuple[list[int], float]:
         """Return the workers that have received the update, and their processor time in seconds.

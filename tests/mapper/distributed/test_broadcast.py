@@ -1,4 +1,4 @@
-"""Updates are relayed between workers; workers that miss an update get it from the driver."""
+"""Updates are broadcast between workers; workers that miss an update get it from the driver."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapper.distributed import owners, relay
+from mapper.distributed import broadcast, owners
+from mapper.distributed.broadcast import Broadcast, BroadcastNode, tree
 from mapper.distributed.owner import Answer
-from mapper.distributed.relay import Passing, RelayNode, tree
 from mapper.distributed.start import start_workers
 from mapper.distributed.state_log import StateLog, Update
 from mapper.executors.executor import EachTask
@@ -27,9 +27,9 @@ CHUNKS = range(16)
 
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
-    """Seven workers that relay everything; the driver does not wait for lost ones."""
+    """Seven workers that broadcast every update; the driver does not wait for lost ones."""
     monkeypatch.setattr(owners, "COMES_BACK_WITHIN", 0.0)
-    monkeypatch.setattr(relay, "FROM_BYTES", 1)
+    monkeypatch.setattr(broadcast, "FROM_BYTES", 1)
     with StandIn(tmp_path, 7) as made:
         yield made
 
@@ -63,7 +63,7 @@ def test_two_of_seven_get_updates_from_the_driver(
 ) -> None:
     """The second call of each pair has no update, which counts as 8 bytes per worker."""
     passed_on = Course(engine)
-    monkeypatch.setattr(relay, "FROM_BYTES", 1 << 20)
+    monkeypatch.setattr(broadcast, "FROM_BYTES", 1 << 20)
     direct = Course(engine)
     assert passed_on.right
     assert direct.right
@@ -85,7 +85,7 @@ def test_few_workers_get_updates_from_the_driver(engine: StandIn, tmp_path: Path
     assert methods == {"each"}
     engine.before = lambda _, method: methods.add(method)
     assert Course(engine).right
-    assert methods == {"each", "relay"}
+    assert methods == {"each", "broadcast"}
 
 
 @pytest.mark.sample(8)
@@ -95,7 +95,7 @@ def test_a_lost_forwarder(engine: StandIn, victim: int, replaced: bool) -> None:
     """Workers below it also see the settled changes."""
 
     def lose(address: str, method: str) -> None:
-        called = (address, method) == (f"worker-{victim}", "relay")
+        called = (address, method) == (f"worker-{victim}", "broadcast")
         if called and address in engine.addresses():
             engine.lose(address, replaced)
 
@@ -121,7 +121,7 @@ class Dumb:
     def __init__(self, answer: Answer | Exception | None) -> None:
         self._answer = answer
 
-    def relay(self, *_: Any) -> Future[Answer]:
+    def broadcast(self, *_: Any) -> Future[Answer]:
         future: Future[Answer] = Future()
         if isinstance(self._answer, Exception):
             raise self._answer
@@ -131,13 +131,13 @@ class Dumb:
 
 
 def test_workers_without_an_answer_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay, "WAITS", 0.01)
+    monkeypatch.setattr(broadcast, "WAITS", 0.01)
     answers = (
         Answer([7, 8], cpu_seconds=0.5), None, OSError(), Answer(None, MemoryError()),
         Answer([], cpu_seconds=0.25),
     )  # fmt: skip
-    nodes = [RelayNode(worker, Dumb(answer), ()) for worker, answer in enumerate(answers)]
-    assert Passing(Update(1, None, ()), 0, nodes).arrived() == ([0, 7, 8, 4], 0.75)
+    nodes = [BroadcastNode(worker, Dumb(answer), ()) for worker, answer in enumerate(answers)]
+    assert Broadcast(Update(1, None, ()), 0, nodes).arrived() == ([0, 7, 8, 4], 0.75)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 7, 20])
@@ -158,7 +158,7 @@ def test_a_tree_has_each_worker_once(count: int) -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 def test_late_updates_change_nothing(engine: StandIn, late: bool) -> None:
-    """A relayed update that arrives before or after one of the driver with the same content."""
+    """A broadcast update that arrives before or after one of the driver with the same content."""
     owner = engine.own("worker-0", GridRows())
     state_log, part = StateLog(), np.zeros(108, np.int32)
     loads = np.bincount(part, minlength=9)
@@ -182,7 +182,7 @@ def parts_and_loads(shard: Shard, chunk: Chunk) -> tuple[list[int], list[int]]:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
-def test_four_processes_relay_updates(
+def test_four_processes_broadcast_updates(
     mapped: Mapped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("distributed")
@@ -190,7 +190,7 @@ def test_four_processes_relay_updates(
     sent = []
     with start_workers(Asked(4), tmp_path) as workers:
         for least in (1 << 20, 1):
-            monkeypatch.setattr(relay, "FROM_BYTES", least)
+            monkeypatch.setattr(broadcast, "FROM_BYTES", least)
             workers.stages.clear()
             assert mapped(workers).tolist() == expected.tolist()
             sent.append(sum(stage["bytes_to"] for stage in workers.stages.values()))
