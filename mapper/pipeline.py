@@ -31,7 +31,7 @@ from mapper.concurrency.interrupts import Stop
 from mapper.concurrency.stop_flag import StoppedError
 from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import DoesNotFitError, UsageError
-from mapper.executors.workers import Workers
+from mapper.executors.worker_interface import Workers
 from mapper.graph.contraction import contract
 from mapper.graph.csr import Subgraph
 from mapper.hypergraph.tick_refinement import require_time

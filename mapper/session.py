@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from chipsim.chip.model import Chip
 from mapper.distributed.start import start_workers
-from mapper.executors.workers import Asked
+from mapper.executors.worker_interface import Asked
 from mapper.graph.disk import with_disk
 from mapper.inputs.listener import Listener
 from mapper.inputs.source import Effort, Source, open_source
@@ -24,7 +24,7 @@ from mapper.limits.split_neurons import RelayNeurons
 from mapper.monitoring.monitor import Monitor
 from mapper.pipeline import looked_at_here, map_network
 from mapper.planning.strategy import enough_memory, make_plan
-from mapper.planning.workers import plan_workers
+from mapper.planning.worker_plan import plan_workers
 from mapper.results.mapping import Mapping
 from mapper.results.output import SCRATCH, make_report, scratch_in
 from mapper.results.output_folder import IMPORTED

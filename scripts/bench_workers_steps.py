@@ -8,7 +8,7 @@ from typing import Any
 
 from mapper.distributed.start import start_workers
 from mapper.executors.shard import State
-from mapper.executors.workers import Asked
+from mapper.executors.worker_interface import Asked
 from mapper.graph.network_rows import NetworkRows
 from mapper.monitoring.monitor import Monitor
 from storage.store.network import NetworkFile

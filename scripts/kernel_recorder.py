@@ -15,7 +15,7 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 from mapper.kernels import types as kernel_types
-from mapper.kernels.workers import PACKAGES
+from mapper.kernels.parallel_compilation import PACKAGES
 
 Calls = set[tuple[str, str]]
 

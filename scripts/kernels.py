@@ -36,8 +36,8 @@ import mapper.planning.memory
 import mapper.session
 from mapper.cli.main import main as mapper_main
 from mapper.kernels import types as kernel_types
+from mapper.kernels.parallel_compilation import KernelTable, read_table
 from mapper.kernels.warmup import Compiled
-from mapper.kernels.workers import KernelTable, read_table
 from mapper.settings import BY_NETS
 
 PATH = mapper.kernels.warmup.TABLE

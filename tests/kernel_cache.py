@@ -15,9 +15,9 @@ import sys
 import time
 from pathlib import Path
 
+from mapper.kernels.parallel_compilation import KernelTeam, read_table
 from mapper.kernels.warmup import compile_kernels, forget_kernels, numba_lock, trust_kernels
 from mapper.kernels.warmup import read_table as read_product_table
-from mapper.kernels.workers import KernelTeam, read_table
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = Path(__file__).with_name("kernels.json")

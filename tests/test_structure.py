@@ -19,7 +19,7 @@ LEVELS: dict[str, list[str]] = {
     "storage": ["arrays errors address closing hashing jsontext parallel exchange",
                 "locks extras typed", "files", "npz blobs", "graph quantise", "sorting", "store",
                 "scratch generate formats samples"],
-    "chipsim": ["errors protocols workers", "chip", "traffic", "noc", "npu ticks"],
+    "chipsim": ["errors protocols parallel", "chip", "traffic", "noc", "npu ticks"],
     "hw": ["errors strobe", "socket", "barrier flow", "noc", "core", "tables npu", "chip", "run"],
     "hw.npu": [
         "drain isa steps",

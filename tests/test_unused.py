@@ -53,7 +53,7 @@ REASONS = {
         "called by the engine's scheduler",
     ),
     "mapper.portfolio.processes.work": "entry point of the processes of runs",
-    "mapper.kernels.workers.work": "called by the processes of a team",
+    "mapper.kernels.parallel_compilation.work": "called by the processes of a team",
     "hw.npu.isa.assembly.assemble": "inverse of disassemble, for programs written by hand",
     "hw.npu.loading.contents_flits": "for users of hw (docs/npu.md)",
     "hw.npu.loading.frames_flit": "for users of hw (docs/npu.md)",

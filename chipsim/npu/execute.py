@@ -39,7 +39,7 @@ from chipsim.npu.records import (
     Op,
     Program,
 )
-from chipsim.workers import map_ordered
+from chipsim.parallel import map_ordered
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from chipsim.chip.limits import Usage
 from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
+from chipsim.parallel import map_ordered
 from chipsim.protocols import BlockSource, FloatArray, Int32Array, Int64Array, SynapseBlock
 from chipsim.traffic.activity import Activity
 from chipsim.traffic.congestion_sample import CongestionSample
@@ -22,7 +23,6 @@ from chipsim.traffic.machines import FlowCosts
 from chipsim.traffic.pairs import PairTable
 from chipsim.traffic.profile import Profile
 from chipsim.traffic.sweep import SUM_LIMIT, Sweep, Swept
-from chipsim.workers import map_ordered
 
 _Integer = TypeVar("_Integer", np.int32, np.int64)
 

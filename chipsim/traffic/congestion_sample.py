@@ -36,11 +36,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
+from chipsim.parallel import map_ordered
 from chipsim.protocols import FloatArray, Int32Array, Int64Array
 from chipsim.traffic.congestion import Walks, router_loads
 from chipsim.traffic.pairs import PairTable
 from chipsim.traffic.routes import Routes, way
-from chipsim.workers import map_ordered
 
 ROUTERS_PER_CORE = 1 << 16
 """Average number of routers in the boxes around the targets of a core, up to which all traffic

@@ -13,6 +13,7 @@ import numpy as np
 
 from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
+from chipsim.parallel import map_ordered
 from chipsim.protocols import FloatArray, Int32Array, Int64Array
 from chipsim.traffic.congestion import Walks, router_loads
 from chipsim.traffic.congestion_sample import CongestionSample, choose_sample
@@ -21,7 +22,6 @@ from chipsim.traffic.machines import FlowCosts, costs_of
 from chipsim.traffic.pairs import PairTable
 from chipsim.traffic.profile import Profile
 from chipsim.traffic.sweep import SUM_LIMIT
-from chipsim.workers import map_ordered
 
 
 @dataclass(frozen=True, slots=True)

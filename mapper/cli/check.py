@@ -181,7 +181,7 @@ class _Workers(NamedTuple):
         constrained: bool,
     ) -> _Workers:
         from mapper.pipeline import looked_at_here
-        from mapper.planning.workers import plan_workers
+        from mapper.planning.worker_plan import plan_workers
         from mapper.results.tables import worker_plan
 
         count, given = options.workers, options.worker_memory

@@ -15,7 +15,7 @@ from mapper.errors import UsageError, shown
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
-    from mapper.executors.workers import Asked
+    from mapper.executors.worker_interface import Asked
     from mapper.inputs.listener import Listener
     from mapper.inputs.source import Effort, Source
     from mapper.monitoring.callbacks import OnFraction

@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
 def _run_one(options: argparse.Namespace, chip: Chip, output: Path, workers: Any) -> int:
     """Run one mapping, in this process or with workers, and return the exit code.
 
-    workers : see `mapper.executors.workers.Asked`, or None
+    workers : see `mapper.executors.worker_interface.Asked`, or None
     """
     from mapper.concurrency.interrupts import GRACE, Stop
     from mapper.distributed.start import ask_workers

@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.compiler.artifacts.manifest import read_folder as read_compiled
     from mapper.compiler.artifacts.verify import verify_compiled
     from mapper.evaluation.verify import verify_network
-    from mapper.executors.workers import all_at_once
+    from mapper.executors.worker_interface import all_at_once
     from mapper.results.output_folder import find_folder, read_folder
     from storage.store.sharded import is_sharded
 
@@ -100,7 +100,7 @@ def _verify_folder(options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
     """Verify a mapping; return the path of its network and the recomputed values."""
     from mapper.evaluation.verify import verify_network
     from mapper.evaluation.verify_mapping import verify_mapping
-    from mapper.executors.workers import all_at_once
+    from mapper.executors.worker_interface import all_at_once
     from mapper.results.output import network_of, read_report
 
     report = read_report(options.path)

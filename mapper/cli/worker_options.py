@@ -14,7 +14,7 @@ from mapper.errors import UsageError
 
 if TYPE_CHECKING:
     from mapper.distributed.dask import DaskWorkers
-    from mapper.executors.workers import Ranges
+    from mapper.executors.worker_interface import Ranges
 
 
 def workers(text: str) -> int | str:

@@ -19,7 +19,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 from mapper.distributed.engine import environment
 from mapper.errors import UsageError
-from mapper.executors.workers import Asked
+from mapper.executors.worker_interface import Asked
 from storage.extras import DISTRIBUTION
 
 HERE = "127.0.0.1"  # local workers listen on the loopback interface only

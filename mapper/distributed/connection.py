@@ -20,7 +20,7 @@ from mapper.distributed.engine import KEEP, MALLOC, SETTINGS
 from mapper.distributed.owner import About, about
 from mapper.distributed.slurm_step import SlurmStep
 from mapper.errors import RESUME, ResumableError, UsageError
-from mapper.executors.workers import Asked, batch_jobs
+from mapper.executors.worker_interface import Asked, batch_jobs
 from mapper.monitoring.callbacks import ignore
 from storage.closing import Closing
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from mapper.distributed.broadcast import Reach
     from mapper.executors.shared import SharedFolder
-    from mapper.executors.workers import RowSource
+    from mapper.executors.worker_interface import RowSource
 
 LOOKS_EVERY = 2.0  # seconds between checks that a worker without answer is alive
 # bytes; larger free blocks go back to the system, and blocks of rows are reused at once

@@ -25,7 +25,7 @@ from mapper.executors.executor import LocalShardExecutor, WorkerTask
 from mapper.executors.sent import nbytes
 from mapper.executors.shard import State
 from mapper.executors.shared import SharedPlace
-from mapper.executors.workers import RowSource
+from mapper.executors.worker_interface import RowSource
 from mapper.monitoring.resources import peak_rss_bytes
 from mapper.version import version
 from storage.scratch.scratch import Scratch

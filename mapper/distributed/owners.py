@@ -24,7 +24,7 @@ from mapper.executors.executor import WorkerTask
 from mapper.executors.sections import MissingError
 from mapper.executors.sent import nbytes
 from mapper.executors.shards import Shards
-from mapper.executors.workers import RowSource
+from mapper.executors.worker_interface import RowSource
 from mapper.monitoring.monitor import Monitor
 
 COMES_BACK_WITHIN = 60.0  # seconds; limit for the cluster to replace a lost worker

@@ -26,9 +26,9 @@ from mapper.executors.sections import Sections, SendTask, section_bits
 from mapper.executors.sent import received
 from mapper.executors.shard import State
 from mapper.executors.shared import Batch, FinishTask, Home, Missing, WriteTask
-from mapper.executors.workers import RowSource, WorkerShardExecutor
+from mapper.executors.worker_interface import RowSource, WorkerShardExecutor
 from mapper.monitoring.callbacks import Advance, ignore
-from mapper.planning.workers import ranges_for
+from mapper.planning.worker_plan import ranges_for
 
 
 class RemoteShardExecutor(Owners, WorkerShardExecutor):

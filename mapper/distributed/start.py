@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mapper.distributed.slurm_step import SlurmStep
 from mapper.errors import UsageError, shown
-from mapper.executors.workers import PATIENCE, SYSTEMS, Asked, batch_jobs
+from mapper.executors.worker_interface import PATIENCE, SYSTEMS, Asked, batch_jobs
 from mapper.monitoring.callbacks import ignore
 from storage.extras import DISTRIBUTION
 

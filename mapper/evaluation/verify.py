@@ -24,7 +24,7 @@ from mapper.errors import CheckFailedError
 from mapper.evaluation.verify_members import ZipMembers
 from mapper.evaluation.verify_numbers import decode_varints
 from mapper.evaluation.verify_weights import WeightCheck, has_weights
-from mapper.executors.workers import Ranges, all_at_once
+from mapper.executors.worker_interface import Ranges, all_at_once
 from storage.jsontext import parse_json, shown
 
 LARGEST_ID = 2**31 - 2  # docs/format.md: a network has at most 2^31 - 1 vertices
@@ -340,7 +340,7 @@ def sum_blocks(blocks: range, path: Path) -> RecordSums:
 def verify_network(path: Path, ranges: Ranges = all_at_once) -> dict[str, Any]:
     """Check all guarantees of docs/format.md; return counts. Raises `CheckFailedError`.
 
-    ranges : reads the blocks, see `mapper.executors.workers`
+    ranges : reads the blocks, see `mapper.executors.worker_interface`
     """
     reader = SlowReader(path)
     try:

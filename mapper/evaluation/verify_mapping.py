@@ -19,7 +19,7 @@ from mapper.evaluation.verify_latency import latency
 from mapper.evaluation.verify_split import SplitReader, check_counts, read_table, require_arrays
 from mapper.evaluation.verify_ticks import ticks
 from mapper.evaluation.verify_walk import Walk, walk_blocks
-from mapper.executors.workers import Ranges, all_at_once
+from mapper.executors.worker_interface import Ranges, all_at_once
 from mapper.limits.constraints import ConstraintFile, broken, constraints_in
 from storage.errors import BadInputError
 from storage.files import read_input, require_file

@@ -21,7 +21,7 @@ from mapper.executors.sent import to_send
 from mapper.executors.shard import Work
 from mapper.executors.shared import SharedPlace
 from mapper.monitoring.callbacks import Advance
-from mapper.planning.workers import MADE_BYTES, SORTED_CONNECTIONS
+from mapper.planning.worker_plan import MADE_BYTES, SORTED_CONNECTIONS
 from storage.scratch.run_file import RunName, UnusableError, pack_frame, read_section, write_run
 
 FRAME = 4096  # target number of connections per shard and section; fewer are slower to pack

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mapper.planning.workers import LEAST_SHARDS, SHARD_ENTRIES
+from mapper.planning.worker_plan import LEAST_SHARDS, SHARD_ENTRIES
 
 MOST_SHARDS = 1 << 16
 

@@ -26,7 +26,7 @@ from mapper.executors.exchange import Exchange, RowBuffer, Sorted, finish_all
 from mapper.executors.executor import LocalShardExecutor
 from mapper.executors.sent import received, to_send
 from mapper.executors.shard import Shard, State, Work
-from mapper.executors.workers import require_seen
+from mapper.executors.worker_interface import require_seen
 from mapper.monitoring.callbacks import Advance
 from storage.closing import Closing
 from storage.scratch.run_file import RunName, UnusableError, pack_frame, read_section, write_run

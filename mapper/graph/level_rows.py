@@ -16,13 +16,13 @@ import numpy as np
 
 from mapper.executors.sections import Sections, SendTask, ends_of, read_pairs
 from mapper.executors.shard import Shard, State
-from mapper.executors.workers import WorkerShardExecutor
+from mapper.executors.worker_interface import WorkerShardExecutor
 from mapper.graph.contracted_rows import heaviest_row, sample_pairs, shifted
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows
 from mapper.graph.sampled_contraction import row_shift
 from mapper.monitoring.callbacks import Advance, ignore
-from mapper.planning.workers import MADE_BYTES
+from mapper.planning.worker_plan import MADE_BYTES
 from storage.arrays import Int32, Int64
 from storage.graph import choose_block_size
 from storage.scratch.packed import Lists, UnitCache

@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 
 from mapper.concurrency.threads import ThreadTeam
-from mapper.executors.workers import WorkerShardExecutor
+from mapper.executors.worker_interface import WorkerShardExecutor
 from mapper.graph.csr import Chunk
 from mapper.monitoring.callbacks import Advance
 from storage.arrays import Int32, Int64

@@ -20,8 +20,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mapper.kernels import workers as kernel_workers
-from mapper.kernels.workers import KernelTable, KernelTeam, alone, load_kernel
+from mapper.kernels import parallel_compilation
+from mapper.kernels.parallel_compilation import KernelTable, KernelTeam, alone, load_kernel
 from mapper.monitoring.callbacks import OnFraction, ignore
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ LOG = logging.getLogger("mapper")
 
 
 def read_table() -> KernelTable:
-    return kernel_workers.read_table(TABLE)
+    return parallel_compilation.read_table(TABLE)
 
 
 def works_of_run(settings: Settings, plan: Plan, chip: Chip, constrained: bool) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 from chipsim.chip.model import Chip
 from mapper.concurrency.interrupts import Keep
 from mapper.concurrency.threads import ThreadTeam
-from mapper.executors.workers import Workers
+from mapper.executors.worker_interface import Workers
 from mapper.graph.csr import Subgraph
 from mapper.hop_refinement.mesh import CoreMesh
 from mapper.limits.axons import ATTEMPTS, LimitJob, partition_within_limits

@@ -12,7 +12,7 @@ import numpy as np
 
 from mapper.executors.shards import MOST_SHARDS
 from mapper.graph.rows import Rows
-from mapper.planning.workers import SHARD_ENTRIES
+from mapper.planning.worker_plan import SHARD_ENTRIES
 
 STEPS = 24  # per pass; fewer simultaneous moves leave vertices waiting longer for slack
 LEAST_CHUNKS = 4  # per step: more than threads, and enough for exchanges of places

@@ -24,7 +24,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 if TYPE_CHECKING:
     from mapper.planning.plan import Plan
-    from mapper.planning.workers import WorkerPlan
+    from mapper.planning.worker_plan import WorkerPlan
 
 
 def number(value: Any) -> str:

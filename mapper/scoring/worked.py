@@ -15,7 +15,7 @@ import numpy as np
 from chipsim.chip.model import Chip
 from chipsim.traffic.sweep import Sweep, Swept
 from mapper.executors.shard import Shard, State
-from mapper.executors.workers import Workers
+from mapper.executors.worker_interface import Workers
 from mapper.graph.csr import Chunk
 from mapper.graph.network_rows import open_same
 from mapper.graph.rows import StreamedRows

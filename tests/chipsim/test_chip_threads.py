@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
+from chipsim.parallel import AHEAD, map_ordered
 from chipsim.traffic import pairs
 from chipsim.traffic.arrays import Traffic, measure
-from chipsim.workers import AHEAD, map_ordered
 from tests.chipsim.measured import score
 from tests.chipsim.strategies import Case, cases
 from tests.reference import link_traffic

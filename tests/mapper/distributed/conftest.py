@@ -32,7 +32,7 @@ def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Start two processes of one thread each, see `DaskWorkers`."""
     pytest.importorskip("distributed")
     from mapper.distributed.start import start_workers
-    from mapper.executors.workers import Asked
+    from mapper.executors.worker_interface import Asked
 
     with start_workers(Asked(2), tmp_path_factory.mktemp("workers")) as workers:
         yield workers

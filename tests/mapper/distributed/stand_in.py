@@ -18,7 +18,7 @@ from mapper.distributed.remote import RemoteShardExecutor
 from mapper.executors.exchange import Exchange, Lists, Sorted
 from mapper.executors.shard import Shard
 from mapper.executors.shared import SharedFolder
-from mapper.executors.workers import RowSource
+from mapper.executors.worker_interface import RowSource
 from mapper.graph.by_label import by_label
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows, StreamedRows

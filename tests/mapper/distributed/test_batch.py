@@ -15,7 +15,7 @@ import pytest
 from mapper.distributed.slurm_step import slurm_step
 from mapper.distributed.start import ask_workers, check_workers, start_workers
 from mapper.errors import UsageError
-from mapper.executors.workers import SYSTEMS, Asked
+from mapper.executors.worker_interface import SYSTEMS, Asked
 from tests.mapper.distributed.conftest import Mapped
 from tests.mapper.distributed.test_failures import RUN, STREAMED, mapping_in, run
 

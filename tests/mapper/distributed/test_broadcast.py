@@ -17,7 +17,7 @@ from mapper.distributed.start import start_workers
 from mapper.distributed.state_log import StateLog, Update
 from mapper.executors.executor import EachTask
 from mapper.executors.shard import Shard, State
-from mapper.executors.workers import Asked
+from mapper.executors.worker_interface import Asked
 from mapper.graph.csr import Chunk
 from tests.mapper.distributed.conftest import Mapped
 from tests.mapper.distributed.stand_in import GridRows, StandIn

@@ -20,7 +20,7 @@ import pytest
 from mapper.distributed.engine import KEEP, MALLOC, SETTINGS
 from mapper.distributed.start import start_workers
 from mapper.errors import ResumableError
-from mapper.executors.workers import Asked
+from mapper.executors.worker_interface import Asked
 from mapper.monitoring.monitor import Monitor
 from tests.mapper.distributed.conftest import LEVELS, Made, Mapped
 from tests.mapper.distributed.test_scored import plain

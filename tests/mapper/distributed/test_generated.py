@@ -17,7 +17,7 @@ import pytest
 from mapper.distributed.engine import SETTINGS, result_of
 from mapper.distributed.start import start_workers
 from mapper.errors import MapperError
-from mapper.executors.workers import Asked
+from mapper.executors.worker_interface import Asked
 from storage.generate import (
     Cortex,
     GroupCnn,

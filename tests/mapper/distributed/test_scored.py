@@ -18,7 +18,7 @@ from mapper.distributed.remote import RemoteShardExecutor
 from mapper.errors import ResumableError
 from mapper.executors.executor import GatherTask, LocalShardExecutor
 from mapper.executors.shard import State
-from mapper.executors.workers import RowSource
+from mapper.executors.worker_interface import RowSource
 from mapper.monitoring.monitor import Monitor
 from mapper.scoring.measure import measure_network
 from mapper.scoring.worked import SweepHere, SynapseSource, sweep_on

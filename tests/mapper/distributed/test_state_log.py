@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mapper.distributed.state_log import Delta, StateLog, updated
 from mapper.executors.shard import State
 from mapper.executors.shards import MOST_SHARDS, Shards
-from mapper.planning.workers import SHARD_ENTRIES
+from mapper.planning.worker_plan import SHARD_ENTRIES
 
 few = settings(max_examples=60, deadline=None)
 

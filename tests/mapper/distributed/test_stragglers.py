@@ -18,7 +18,7 @@ from mapper.distributed.stragglers import Stragglers
 from mapper.executors.executor import EachTask
 from mapper.executors.shard import Shard, State
 from mapper.executors.shards import Shards
-from mapper.executors.workers import Asked
+from mapper.executors.worker_interface import Asked
 from mapper.graph.csr import Chunk
 from mapper.monitoring.monitor import Monitor
 from tests.mapper.distributed.conftest import Mapped

@@ -16,7 +16,7 @@ from mapper.distributed.start import check_workers, parse_workers, start_workers
 from mapper.errors import UsageError
 from mapper.executors.shard import Shard, State
 from mapper.executors.shared import SharedFolder
-from mapper.executors.workers import Asked
+from mapper.executors.worker_interface import Asked
 from mapper.graph.csr import Chunk
 from mapper.graph.network_rows import NetworkRows
 from mapper.monitoring.monitor import Monitor

@@ -32,7 +32,7 @@ from mapper.graph.contracted_rows import ContractedRows, contract_to_scratch
 from mapper.graph.level_rows import LevelRows, contract_on_workers
 from mapper.graph.rows import Rows, StreamedRows
 from mapper.monitoring.monitor import Monitor
-from mapper.planning.workers import MADE_BYTES
+from mapper.planning.worker_plan import MADE_BYTES
 from storage.scratch.run_file import write_run
 from storage.scratch.scratch import Scratch
 from storage.store.memory import MemoryGraph

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mapper.graph.rows import StreamedRows
 from mapper.partitioning.pass_steps import LEAST_CHUNKS, STEPS, steps_by_shard, steps_of
-from mapper.planning.workers import SHARD_ENTRIES
+from mapper.planning.worker_plan import SHARD_ENTRIES
 from tests.mapper.helpers import random_graph, rows_of
 
 

@@ -14,7 +14,7 @@ from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
 from mapper.graph.disk import with_disk
 from mapper.planning.strategy import make_plan
-from mapper.planning.workers import WorkerPlan, packed_bytes, plan_workers, ranges_for
+from mapper.planning.worker_plan import WorkerPlan, packed_bytes, plan_workers, ranges_for
 from mapper.settings import preset
 from storage.scratch.packed import pack
 from storage.store.network import NetworkFile
