@@ -59,7 +59,7 @@ from storage.store.network import POPULATION
 from storage.store.traffic import UNIFORM
 
 
-def _layer(nodes: Sequence[NirNode], number: int, shapes: Shapes) -> LinearLayer:
+def layer_of(nodes: Sequence[NirNode], number: int, shapes: Shapes) -> LinearLayer:
     """Return the linear map of a node without neurons; reads the weights."""
     node, taken = nodes[number], shapes.before[number]
     if node.kind in ("Linear", "Affine"):
@@ -94,7 +94,7 @@ class _Paths:
                     reached.add(other)
                     waiting.append(other)
         self._way = [number for number in reversed(order) if number in reached - {target}]
-        self._layers = {number: _layer(nodes, number, shapes) for number in self._way}
+        self._layers = {number: layer_of(nodes, number, shapes) for number in self._way}
         biases = {number: bias_of(nodes, number, shapes.stop[number]) for number in self._way}
         self._biases = {number: bias for number, bias in biases.items() if bias is not None}
         self.size = int(np.prod(shapes.before[target]))
@@ -130,7 +130,7 @@ class _Paths:
         return found
 
 
-def _understood(nodes: Sequence[NirNode]) -> tuple[list[int], Shapes, list[int]]:
+def understood(nodes: Sequence[NirNode]) -> tuple[list[int], Shapes, list[int]]:
     """Return the order of nodes without neurons, the shapes, and the populations by id."""
     order = connection_order(nodes)  # first: a cycle would leave shapes unknown
     visited = visiting_order(nodes)
@@ -141,12 +141,12 @@ def _convert(
     nodes: Sequence[NirNode], job: ImportJob, provenance: dict[str, Any], traffic: str | None
 ) -> NetworkMeta:
     traffic = traffic or UNIFORM
-    order, shapes, populations = _understood(nodes)
+    order, shapes, populations = understood(nodes)
     sizes = [_elements(nodes[number], shapes.stop[number]) for number in populations]
     starts = dict(zip(populations, np.append(0, np.cumsum(sizes)).tolist(), strict=False))
     neurons = sum(sizes)
     for number in order:  # finds all damaged weights before any multiplication
-        _layer(nodes, number, shapes)
+        layer_of(nodes, number, shapes)
     about = NirNeurons(neurons)
     with job.writer(neurons, weights_are_rates=traffic == UNIFORM) as writer:
         synapses = SynapseWriter(writer, traffic)
@@ -206,7 +206,7 @@ def read_populations(source: Path) -> list[Population]:
     with hdf5.opened(source, "nir") as file:
         try:
             nodes = read_graph(file)
-            _, shapes, populations = _understood(nodes)
+            _, shapes, populations = understood(nodes)
         except BadInputError as error:
             raise BadInputError(f"{source}: {error}") from error
         return [

@@ -102,6 +102,7 @@ def read_graph(file: Any) -> list[NirNode]:
         raise BadInputError("group node is missing; is this a NIR file?")
     nodes: list[NirNode] = []
     _collect(root, "", nodes)
+    _require_known(nodes)
     for node in nodes:
         if not node.before and not node.neurons and node.stop:
             raise node.fault("nothing leads to it; connect an Input")
@@ -110,6 +111,19 @@ def read_graph(file: Any) -> list[NirNode]:
     if not any(node.neurons for node in nodes):
         raise BadInputError("no neurons: neither a population nor an Input")
     return nodes
+
+
+def _require_known(nodes: Sequence[NirNode]) -> None:
+    """Raise `BadInputError` naming all nodes of unknown types."""
+    wrong = [node for node in nodes if node.kind not in KINDS]
+    if not wrong:
+        return
+    if len(wrong) == 1:
+        text = f"node {wrong[0].name!r}: type {wrong[0].kind!r} is not supported"
+    else:
+        named = ", ".join(f"{node.name!r} ({node.kind})" for node in wrong)
+        text = f"nodes {named}: their types are not supported"
+    raise BadInputError(f"{text}; use {', '.join(KINDS)}")
 
 
 def _text(dataset: Any) -> str | None:
@@ -151,10 +165,6 @@ def _collect(graph: Any, path: str, nodes: list[NirNode]) -> tuple[list[int], li
         if kind == "NIRGraph":
             entry[name], leave[name] = _collect(group, f"{full}/", nodes)
             continue
-        if kind not in KINDS:
-            raise BadInputError(
-                f"node {full!r}: type {kind!r} is not supported; use {', '.join(KINDS)}"
-            )
         if kind in ends:
             ends[kind].append(len(nodes))
             kind = "Identity" if path else kind
