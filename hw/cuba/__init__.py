@@ -1,0 +1,1 @@
+"""Second spiking core: currents, decays with fraction bits, delays, shared synapse lists."""
