@@ -41,6 +41,17 @@ REASONS = {
         "the loop search with external memory, which only a benchmark runs so far",
     ),
     "mapper.api.map_network": "for users of Python",
+    **dict.fromkeys(
+        (
+            "hw.cuba.arithmetic.simulate",
+            "hw.cuba.tables.make_tables",
+            "mapper.spiking.integer_run.run_integers",
+            "mapper.spiking.pipeline.compile_spikes",
+            "mapper.spiking.simulate.simulate_samples",
+        ),
+        "for users of Python (docs/howto/spiking.md)",
+    ),
+    "hw.cuba.network.SpikingNetwork.refractory": "read by name, as one of `DYNAMICS`",
     "mapper.exports.tables_file.Tables": "the schema of exported tables",
     "mapper.kernels.types.name_of": "inverse of types_of, to record kernels",
     "mapper.portfolio.portfolio_file.Portfolio.tool": "key of a file",

@@ -1,0 +1,1 @@
+"""Compilation of trained spiking models: float reference, integers, tiles, tables, verification."""

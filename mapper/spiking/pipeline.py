@@ -1,0 +1,116 @@
+"""Compilation of a spiking model to the integers of cores: read, discretise, measure, convert.
+
+Each step is a module of its own: `discretise` turns time constants into decays per tick,
+`reference` runs the real numbers on samples and measures how large states get, `schedule` computes
+which population is how late on the chip, and `integers` chooses scales and fraction bits.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hw.cuba.shape import CoreShape
+from mapper.errors import MapperError
+from mapper.spiking.discretise import ResetMode, model_of_graph
+from mapper.spiking.integers import IntegerModel, IntegerOptions, MeasuredActivity, to_integers
+from mapper.spiking.model import SpikingModel
+from mapper.spiking.reference import ReferenceRun, run_reference
+from mapper.spiking.schedule import Schedule, schedule
+from storage.samples.spikes import SpikeSamples, read_spike_samples
+
+if TYPE_CHECKING:
+    import nir
+
+
+class CompiledSpikes(NamedTuple):
+    """A model as cores compute it.
+
+    notes : what was rounded or left out, a line each
+    """
+
+    model: SpikingModel
+    schedule: Schedule
+    integers: IntegerModel
+    notes: tuple[str, ...]
+
+
+class SpikingOptions(NamedTuple):
+    """How a model is read.
+
+    tick : duration of a tick in the time unit of the model, None for the model's `dt`
+    reset : to `v_reset`, or by subtraction of the threshold
+    """
+
+    tick: float | None = None
+    reset: ResetMode = "zero"
+
+
+def compile_spikes(
+    graph: nir.NIRGraph | Path,
+    shape: CoreShape,
+    calibration: Path | None = None,
+    options: SpikingOptions | None = None,
+    integers: IntegerOptions | None = None,
+) -> CompiledSpikes:
+    """Compile a NIR graph, or a file with one, to the integers of cores of a shape.
+
+    calibration : samples that show how large states get; without them bounds are assumed
+
+    Raises `BadInputError` for faulty graphs and samples, `MapperError` for models that cores
+    cannot run.
+    """
+    given = options or SpikingOptions()
+    notes: list[str] = []
+    model = model_of_graph(graph, given.tick, given.reset, notes)
+    order = schedule(model, shape.longest_delay)
+    measured = None
+    if calibration is not None:
+        samples = samples_of(model, calibration)
+        measured = measured_activity(model, samples, run_reference(model, samples))
+    found = to_integers(model, order, shape, integers or IntegerOptions(), measured)
+    return CompiledSpikes(model, order, found, (*notes, *_losses(found)))
+
+
+def samples_of(model: SpikingModel, path: Path) -> SpikeSamples:
+    """Read samples for the inputs of a model; raises `BadInputError`."""
+    inputs = [model.populations[number] for number in model.inputs]
+    return read_spike_samples(path, {each.name: each.shape for each in inputs})
+
+
+def measured_activity(
+    model: SpikingModel, samples: SpikeSamples, run: ReferenceRun
+) -> MeasuredActivity:
+    """Return the spikes per tick of all neurons and inputs, and the largest states of neurons.
+
+    run : the model on these samples; raises `MapperError` if there are none
+    """
+    steps = samples.samples * samples.ticks
+    if not steps:
+        raise MapperError("calibration: has no samples, or samples without ticks; give some")
+    neurons = run.peak.size
+    inputs = sum(model.populations[number].size for number in model.inputs)
+    counts = np.zeros(neurons + inputs)
+    for number, each in enumerate(model.populations):
+        if each.dynamics is not None:
+            first = model.first[number]
+            own = np.bincount(run.spikes[number].neuron, minlength=each.size)
+            counts[first : first + each.size] = own
+    counts[neurons:] = np.bincount(samples.neuron, samples.value, inputs)
+    return MeasuredActivity(run.peak, counts / steps)
+
+
+def _losses(found: IntegerModel) -> list[str]:
+    """Return a line for each kind of number that the integers do not represent."""
+    counts = found.counts
+    weights = f"of {counts.synapses:,} weights"
+    texts = (
+        (counts.clipped, f"{weights} clipped to {found.shape.weight_bits} bits"),
+        (counts.zeroed, f"{weights} rounded to 0"),
+        (counts.lowered, "neurons with coarser weights, so that their states or sums fit"),
+        (counts.leakless, "neurons whose leak is rounded to none"),
+        (counts.unsettled, "neurons that start late and not at 0"),
+    )
+    return [f"{count:,} {text}" for count, text in texts if count]
