@@ -126,7 +126,7 @@ def _update_all(parameters, memory, totals, charges, widths, slot, count):
 
 @njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]  # counts no references
 def play_ticks(lists, parameters, widths, memory, host, log, start, tick):
-    """Run ticks until the last one of the log, or until the log has no room for another tick.
+    """Run ticks until the last one of the log, or until the log is full.
 
     host : a `HostSpikes` of the ticks of the log
     start : number of the log's first tick

@@ -166,7 +166,7 @@ class CoreShape:
 
     @property
     def state(self) -> data.StructLayout:
-        """A word of the state memory: what a neuron keeps from tick to tick."""
+        """A word of the state memory: a neuron's state between ticks."""
         return data.StructLayout(
             {
                 "current": self.value,

@@ -1,4 +1,4 @@
-"""Integer parameters of a model for cores: scales, fraction bits, starts, and what was lost.
+"""Integer parameters of a model for cores: scales, fraction bits, starts, and losses.
 
 A neuron's weights are integers at its scale, weight = scale * real weight. Its currents, potentials
 and biases have `shift` fraction bits more: as many as its state can hold.
@@ -63,7 +63,7 @@ class IntegerOptions(NamedTuple):
 
 
 class MeasuredActivity(NamedTuple):
-    """What a run of the model in real numbers measured.
+    """Activity in a run of the model in real numbers.
 
     peak : largest magnitude of each neuron's current and potential, shape (neurons,)
     activity : spikes per tick of each neuron and input, shape (neurons + inputs,)
@@ -74,7 +74,7 @@ class MeasuredActivity(NamedTuple):
 
 
 class IntegerCounts(NamedTuple):
-    """What the integers could not represent, as numbers of synapses or neurons.
+    """Synapses and neurons that the integers do not represent exactly, counted.
 
     synapses : connections with a weight other than 0
     clipped : weights beyond the largest integer
@@ -195,7 +195,7 @@ def _latencies(model: SpikingModel, schedule: ModelSchedule) -> Int64Array:
 
 
 def _real_synapses(model: SpikingModel, schedule: ModelSchedule, unit: float) -> RealSynapses:
-    """Return the synapses of all connections; those of inputs weight one spike."""
+    """Return the synapses of all connections; synapses of inputs weight one spike."""
     first = model.first
     parts: list[tuple[np.ndarray, ...]] = []
     for connection, delay in zip(model.connections, schedule.delays, strict=True):
@@ -307,7 +307,7 @@ def _parameters(dynamics: NeuronDynamics, scale: Floats, shape: CoreShape) -> di
     unity = shape.unity
     decays = [np.rint(each * unity).astype(np.int64) for each in dynamics[:2]]
     offset = _offset(dynamics, decays[1], unity)
-    # Thresholds that are whole numbers but for the rounding of a product stay whole.
+    # Whole thresholds stay whole, although a product in floating point may be off a little.
     threshold = np.floor(np.round(np.where(dynamics.silent, 0.0, dynamics.threshold) * scale, 6))
     threshold = np.minimum(threshold.astype(np.int64) + 1 + offset, most)
     current_bias, potential_bias, reset = (

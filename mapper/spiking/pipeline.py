@@ -1,6 +1,6 @@
 """Compilation of a spiking model to the integers of cores: read, discretise, measure, convert.
 
-Each step is a module of its own: `discretise` turns time constants into decays per tick,
+Each step has its module: `discretise` turns time constants into decays per tick,
 `reference` runs the real numbers on samples and measures how large states get, `schedule` computes
 which population is how late on the chip, and `integers` chooses scales and fraction bits.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class CompiledSpikes(NamedTuple):
     """A model as cores compute it.
 
-    notes : what was rounded or left out, a line each
+    notes : a line for each kind of rounded or omitted number
     """
 
     model: SpikingModel

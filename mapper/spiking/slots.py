@@ -111,7 +111,7 @@ def _routes(tables: ChipTables) -> tuple[Int64, Int64, Int64]:
 
 
 def _in_order(first: Int64, count: Int64, words: Int64) -> tuple[Int64, Int64]:
-    """Store lists in the order of their first routes, so that those of a sender are adjacent.
+    """Store lists in the order of their first routes, so that lists of one sender are adjacent.
 
     first, count : first word and number of words of the list of each route
 

@@ -1,8 +1,8 @@
 """States before the first tick of populations that start late.
 
 A population of latency L must have no current and no potential before its tick L. A potential is
-held by L refractory ticks, at the reset value. Currents go on in refractory ticks, and so does a
-potential whose reset value is not 0: these start at the value from which L ticks lead to 0.
+held by L refractory ticks, at the reset value. Currents also change in refractory ticks, and a
+reset value other than 0 is not rest: both start at the value from which L ticks lead to 0.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ def _lists(found: dict[str, NDArray[Any]], neurons: int) -> tuple[Int64, int, in
 
 
 def _count(found: dict[str, NDArray[Any]], name: str, values: Int64) -> int:
-    """Return the number of samples or ticks: the file's, or that of those with spikes."""
+    """Return the number of samples or ticks: stored in the file, or else of samples with spikes."""
     if name not in found:
         return int(values.max(initial=-1)) + 1
     given = found[name]
@@ -164,7 +164,7 @@ def _count(found: dict[str, NDArray[Any]], name: str, values: Int64) -> int:
 
 
 def _merged(spikes: Int64) -> Int64:
-    """Return sorted spikes, in which those of a neuron in one tick are one, without zeros."""
+    """Merge sorted spikes of one neuron in one tick; drop zeros."""
     spikes = spikes[:, spikes[3] > 0]
     if not spikes.shape[1]:
         return spikes

@@ -30,7 +30,7 @@ DEFAULTS = {"w_in": 1.0, "v_reset": 0.0}
 """Values of parameters that a node leaves out."""
 OPTIONAL = {"CubaLI": ("w_in",), "CubaLIF": ("w_in", "v_reset"), "IF": ("v_reset",),
             "LIF": ("v_reset",)}  # fmt: skip
-"""Parameters that a node of a kind may leave out, besides those of `POPULATIONS`."""
+"""Optional parameters of each kind; `POPULATIONS` has the required ones."""
 TIMES = ("tau", "tau_mem", "tau_syn")
 ROWS_PER_BLOCK = 1 << 12  # target neurons whose paths are multiplied at a time, at most
 
@@ -39,7 +39,7 @@ class NirPopulation(NamedTuple):
     """Neurons of a node.
 
     kind : type of the node; "Output" for readout elements that weights lead to
-    parameters : by name, each of shape (neurons,); those of the kind
+    parameters : by name, each of shape (neurons,)
     """
 
     name: str
@@ -138,7 +138,7 @@ def _outputs(nodes: Sequence[NirNode], place: dict[int, int]) -> tuple[tuple[str
         at = number
         while at not in place:  # nodes in between only change the shape
             if len(nodes[at].before) != 1:
-                raise node.fault("several nodes lead to it; give each an Output of its own")
+                raise node.fault("several nodes lead to it; give each a separate Output")
             at = nodes[at].before[0]
         found.append((node.name, place[at]))
     return tuple(found)

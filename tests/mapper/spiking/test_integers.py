@@ -148,7 +148,7 @@ def test_late_neurons_are_at_rest_when_they_start(seed: int) -> None:
     state = NeuronStates.of(network)
     for tick in range(int(neurons.latency.max()) + 1):
         ready = (neurons.latency == tick) & ~start.misses
-        # A neuron without a current, or without a potential, forgets what it had.
+        # A neuron without a current, or without a potential, forgets it.
         at_rest = (state.current == 0) | (neurons.current_decay == 0)
         at_rest &= (state.potential == neurons.origin) | (neurons.potential_decay == 0)
         assert at_rest[ready].all()

@@ -46,7 +46,7 @@ def random_network(rng: Rng, shape: CoreShape, neurons: int) -> SpikingNetwork:
     heavy = (1 << (shape.weight_bits - 1)) - 1
     synapses = int(rng.integers(0, 5 * neurons))
     source, target = rng.integers(0, neurons + inputs, synapses), rng.integers(0, neurons, synapses)
-    if rng.random() < 0.5:  # lists that are equal but for their first neuron
+    if rng.random() < 0.5:  # lists that differ in their first neuron alone
         step = rng.integers(0, 3, synapses)
         target = (source + step) % neurons
     room = ((1 << (shape.sum_bits - 1)) - 1) // max(1, np.bincount(target).max(initial=0))
