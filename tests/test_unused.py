@@ -45,6 +45,11 @@ REASONS = {
         (
             "hw.cuba.arithmetic.simulate",
             "hw.cuba.tables.make_tables",
+            "mapper.spiking.agreement.OutputAgreement.same",
+            "mapper.spiking.agreement.PopulationAgreement.cosines",
+            "mapper.spiking.agreement.PopulationAgreement.diverges",
+            "mapper.spiking.agreement.compare_outputs",
+            "mapper.spiking.agreement.compare_populations",
             "mapper.spiking.integer_run.run_integers",
             "mapper.spiking.pipeline.compile_spikes",
             "mapper.spiking.simulate.simulate_samples",
