@@ -2,7 +2,8 @@
 
 Each step has its module: `discretise` turns time constants into decays per tick,
 `reference` runs the real numbers on samples and measures how large states get, `schedule` computes
-which population is how late on the chip, and `integers` chooses scales and fraction bits.
+which population is how late on the chip, `integers` chooses scales and fraction bits, and `search`
+the width of the weights.
 """
 
 from __future__ import annotations
@@ -19,6 +20,13 @@ from mapper.spiking.integers import IntegerModel, IntegerOptions, MeasuredActivi
 from mapper.spiking.model import SpikingModel
 from mapper.spiking.reference import ReferenceRun, run_reference
 from mapper.spiking.schedule import Schedule, schedule
+from mapper.spiking.search import (
+    WEIGHT_BITS,
+    AgreementLimits,
+    CalibratedModel,
+    PrecisionTrial,
+    search_precision,
+)
 from storage.samples.spikes import SpikeSamples, read_spike_samples
 
 if TYPE_CHECKING:
@@ -28,24 +36,32 @@ if TYPE_CHECKING:
 class CompiledSpikes(NamedTuple):
     """A model as cores compute it.
 
+    trials : precisions that were tried, up to the one of `integers`; empty without samples
     notes : a line for each kind of rounded or omitted number
     """
 
     model: SpikingModel
     schedule: Schedule
     integers: IntegerModel
+    trials: tuple[PrecisionTrial, ...]
     notes: tuple[str, ...]
 
 
 class SpikingOptions(NamedTuple):
-    """How a model is read.
+    """How a model is read and converted.
 
     tick : duration of a tick in the time unit of the model, None for the model's `dt`
     reset : to `v_reset`, or by subtraction of the threshold
+    integers : scales
+    limits : agreement with the model on the samples
+    weight_bits : widths to try, from narrow to wide
     """
 
     tick: float | None = None
     reset: ResetMode = "zero"
+    integers: IntegerOptions = IntegerOptions()
+    limits: AgreementLimits = AgreementLimits()
+    weight_bits: tuple[int, ...] = WEIGHT_BITS
 
 
 def compile_spikes(
@@ -53,25 +69,32 @@ def compile_spikes(
     shape: CoreShape,
     calibration: Path | None = None,
     options: SpikingOptions | None = None,
-    integers: IntegerOptions | None = None,
 ) -> CompiledSpikes:
     """Compile a NIR graph, or a file with one, to the integers of cores of a shape.
 
-    calibration : samples that show how large states get; without them bounds are assumed
+    calibration : samples that show how large states get, and on which the narrowest weights that
+        agree with the model are chosen; without them, weights have the bits of `shape`, and bounds
+        of states are assumed
 
     Raises `BadInputError` for faulty graphs and samples, `MapperError` for models that cores
-    cannot run.
+    cannot run, and if no weights agree with the model.
     """
     given = options or SpikingOptions()
     notes: list[str] = []
     model = model_of_graph(graph, given.tick, given.reset, notes)
-    order = schedule(model, shape.longest_delay)
-    measured = None
-    if calibration is not None:
+    times = schedule(model, shape.longest_delay)
+    trials: tuple[PrecisionTrial, ...] = ()
+    if calibration is None:
+        found = to_integers(model, times, shape, given.integers)
+    else:
         samples = samples_of(model, calibration)
-        measured = measured_activity(model, samples, run_reference(model, samples))
-    found = to_integers(model, order, shape, integers or IntegerOptions(), measured)
-    return CompiledSpikes(model, order, found, (*notes, *_losses(found)))
+        run = run_reference(model, samples)
+        measured = measured_activity(model, samples, run)
+        calibrated = CalibratedModel(model, times, samples, run, measured)
+        found, trials = search_precision(
+            calibrated, shape, given.integers, given.limits, given.weight_bits
+        )
+    return CompiledSpikes(model, times, found, trials, (*notes, *_losses(found)))
 
 
 def samples_of(model: SpikingModel, path: Path) -> SpikeSamples:

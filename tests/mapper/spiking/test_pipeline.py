@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from hw.chip import chip_shape
 from hw.cuba.shape import CoreShape
 from hw.cuba.tables import make_tables
 from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import MapperError
+from mapper.spiking.integers import IntegerOptions
 from mapper.spiking.pipeline import SpikingOptions, compile_spikes, measured_activity, samples_of
 from mapper.spiking.reference import run_reference
+from mapper.spiking.schedule import schedule
+from mapper.spiking.search import AgreementLimits, CalibratedModel, search_precision
 from mapper.spiking.simulate import InputSpikes, simulate_samples
 from mapper.spiking.slots import Slots
 from tests.mapper.spiking.models import connected, inputs_and, spikes_of
@@ -30,14 +33,13 @@ def test_accuracy_on_cores(data_dir: Path, name: str, bits: int) -> None:
     """Within 0.5 points of the float models, as others measured them, or above."""
     folder = data_dir / "snn"
     expected = json.loads((folder / "expected.json").read_text())
-    shape = replace(SHAPE, weight_bits=bits, sum_bits=bits + 12)
     found = compile_spikes(
-        folder / f"{name}.nir", shape, folder / "digits_calibration.npz",
-        SpikingOptions(tick=expected["dt"]),
+        folder / f"{name}.nir", SHAPE, folder / "digits_calibration.npz",
+        SpikingOptions(expected["dt"], limits=AgreementLimits(0, 0), weight_bits=(bits,)),
     )  # fmt: skip
     samples = samples_of(found.model, folder / "digits_test.npz")
     core = np.arange(found.integers.network.neurons) % 4
-    slots = Slots.of(make_tables(found.integers.network, core, 2, 2, shape))
+    slots = Slots.of(make_tables(found.integers.network, core, 2, 2, found.integers.shape))
     (output,) = found.model.outputs
     first, late = (part[output.population] for part in (found.model.first, found.schedule.latency))
     ticks = samples.ticks + found.schedule.last
@@ -67,3 +69,43 @@ def test_activity_is_measured_per_neuron_and_input() -> None:
     assert np.array_equal(found.activity, counts / 24)
     with pytest.raises(MapperError, match="calibration: has no samples"):
         measured_activity(model, samples._replace(samples=0), run)
+
+
+def calibrated() -> CalibratedModel:
+    model = connected(inputs_and(8, 12, 6, seed=3), [(0, 1, 0), (1, 1, 0), (1, 2, 0)], 3)
+    rng = np.random.default_rng(0)
+    noisy = [
+        each._replace(
+            weights=csr_array(each.weights.toarray() + 0.01 * rng.normal(size=each.weights.shape))
+        )
+        for each in model.connections
+    ]
+    model = model._replace(connections=tuple(noisy))
+    samples = spikes_of(model, 12, 40, 5)
+    run = run_reference(model, samples)
+    measured = measured_activity(model, samples, run)
+    return CalibratedModel(model, schedule(model), samples, run, measured)
+
+
+def test_the_narrowest_weights_that_agree_are_chosen() -> None:
+    given, options = calibrated(), IntegerOptions(input_spikes=2)
+    loose = search_precision(given, SHAPE, options, AgreementLimits(0, 0), (3, 8, 16))
+    assert [each.weight_bits for each in loose.trials] == [3]
+    strict = AgreementLimits(1.0, 0.99, 1)
+    found = search_precision(given, SHAPE, options, strict, (16, 3, 8))
+    assert found.integers.shape.weight_bits == found.trials[-1].weight_bits > 3
+    assert [each.holds(strict) for each in found.trials] == [False] * (len(found.trials) - 1) + [
+        True
+    ]
+    assert [each.weight_bits for each in found.trials] == sorted(
+        each.weight_bits for each in found.trials
+    )
+
+
+def test_a_failed_search_says_what_was_best() -> None:
+    given, options = calibrated(), IntegerOptions(input_spikes=2)
+    text = (
+        r"model: no weights of 2, 3 bits agree with it; .* cosine of 0\.\d+ \(limit 1\) in p[12],"
+    )
+    with pytest.raises(MapperError, match=text):
+        search_precision(given, SHAPE, options, AgreementLimits(1.0, 1.0, 1), (2, 3))

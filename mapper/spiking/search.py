@@ -1,0 +1,127 @@
+"""Search for the narrowest weights whose integers agree with a model on samples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from hw.cuba.shape import CoreShape
+from mapper.errors import MapperError
+from mapper.spiking.agreement import (
+    OutputAgreement,
+    PopulationAgreement,
+    compare_outputs,
+    compare_populations,
+)
+from mapper.spiking.integer_run import run_integers
+from mapper.spiking.integers import IntegerModel, IntegerOptions, MeasuredActivity, to_integers
+from mapper.spiking.model import SpikingModel
+from mapper.spiking.reference import ReferenceRun
+from mapper.spiking.schedule import Schedule
+from storage.samples.spikes import SpikeSamples
+
+WEIGHT_BITS = (8, 10, 12, 16)
+SUM_BITS_ABOVE_WEIGHTS = 10
+"""Bits of sums beyond those of weights: a thousand of the largest weights fit."""
+
+
+class AgreementLimits(NamedTuple):
+    """Least agreement of integers with the model on samples.
+
+    same : part of the samples with the same class at every output
+    cosine : mean cosine of the trains of every population, in bins of `ticks`
+    """
+
+    same: float = 0.99
+    cosine: float = 0.95
+    ticks: int = 5
+
+
+class PrecisionTrial(NamedTuple):
+    """Agreement of the integers of one precision."""
+
+    weight_bits: int
+    clip: bool
+    populations: tuple[PopulationAgreement, ...]
+    outputs: tuple[OutputAgreement, ...]
+
+    def least_cosine(self, ticks: int) -> tuple[float, str]:
+        """Return the least mean cosine in bins of `ticks`, and its population."""
+        return min(
+            (cosine.mean, each.name)
+            for each in self.populations
+            for cosine in each.cosines
+            if cosine.ticks == ticks
+        )
+
+    def least_same(self) -> float:
+        """Return the least part of the samples with the same class, of all outputs."""
+        return min((each.same for each in self.outputs), default=1.0)
+
+    def holds(self, limits: AgreementLimits) -> bool:
+        """Return whether both limits are kept."""
+        return (
+            self.least_same() >= limits.same and self.least_cosine(limits.ticks)[0] >= limits.cosine
+        )
+
+
+class PrecisionSearch(NamedTuple):
+    """The first integers that keep the limits, and all trials up to them."""
+
+    integers: IntegerModel
+    trials: tuple[PrecisionTrial, ...]
+
+
+class CalibratedModel(NamedTuple):
+    """A model with its schedule, samples, and its run in real numbers on them."""
+
+    model: SpikingModel
+    schedule: Schedule
+    samples: SpikeSamples
+    run: ReferenceRun
+    measured: MeasuredActivity
+
+
+def search_precision(
+    given: CalibratedModel,
+    shape: CoreShape,
+    options: IntegerOptions,
+    limits: AgreementLimits,
+    weight_bits: tuple[int, ...] = WEIGHT_BITS,
+) -> PrecisionSearch:
+    """Try weights from narrow to wide, each also with clipping, until the limits hold.
+
+    Raises `MapperError` if none holds them: with the best trial, and the population that loses
+    most in it.
+    """
+    trials: list[PrecisionTrial] = []
+    for bits in sorted(weight_bits):
+        sums = max(shape.sum_bits, bits + SUM_BITS_ABOVE_WEIGHTS)
+        wide = replace(shape, weight_bits=bits, sum_bits=sums)
+        for clip in (False, True):
+            integers = to_integers(
+                given.model, given.schedule, wide, options._replace(clip=clip), given.measured
+            )
+            if clip and not integers.counts.clipped:
+                continue  # the same integers as without
+            run = run_integers(integers, given.model, given.samples)
+            pair = (given.run.spikes, run.spikes)
+            trials.append(
+                PrecisionTrial(
+                    bits,
+                    clip,
+                    compare_populations(given.model, given.samples, *pair),
+                    compare_outputs(given.model, given.samples, *pair),
+                )
+            )
+            if trials[-1].holds(limits):
+                return PrecisionSearch(integers, tuple(trials))
+    best = max(trials, key=lambda each: (each.least_same(), each.least_cosine(limits.ticks)[0]))
+    cosine, name = best.least_cosine(limits.ticks)
+    tried = ", ".join(map(str, sorted(weight_bits)))
+    raise MapperError(
+        f"model: no weights of {tried} bits agree with it; the best have {best.weight_bits} bits, "
+        f"the same class in {best.least_same():.1%} of the samples (limit {limits.same:.1%}) and "
+        f"a cosine of {cosine:.3f} (limit {limits.cosine:g}) in {name}, which loses most; lower "
+        "the limits, or use cores with wider states"
+    )
