@@ -98,7 +98,7 @@ def _made(options: argparse.Namespace, source: Source, whole: Path | None = None
 def _join(options: argparse.Namespace, destination: Path) -> NetworkMeta:
     """Write one file of a network in several files or in an object store."""
     from storage.store.network import NetworkFile
-    from storage.store.sharded import write_joined
+    from storage.store.resharding import write_joined
 
     with NetworkFile(options.source) as network:
         write_joined(network, destination, common.effort_of(options).threads)
@@ -108,7 +108,7 @@ def _join(options: argparse.Namespace, destination: Path) -> NetworkMeta:
 def _import_cut(options: argparse.Namespace, source: Source) -> NetworkMeta:
     """Write a folder of several files; import SRC first if it is not a network."""
     from storage.store.network import NetworkFile
-    from storage.store.sharded import write_sharded
+    from storage.store.resharding import write_sharded
 
     # fixed name, guarded by the lock: a file left by a killed process is overwritten
     whole = options.network.with_name(f".{options.network.name}.whole")

@@ -20,7 +20,8 @@ from storage.address import path_of
 from storage.errors import BadInputError, CorruptError, StorageError, WriteError
 from storage.store import sharded
 from storage.store.network import NetworkFile
-from storage.store.sharded import is_sharded, write_joined, write_sharded
+from storage.store.resharding import write_joined, write_sharded
+from storage.store.sharded import is_sharded
 from storage.store.writer import NetworkWriter
 from tests.objects import put, s3_server
 from tests.reference import storage as naive

@@ -12,7 +12,7 @@ from storage.errors import WriteError
 from storage.generate import Folder, Helpers, NetworkSpec, generate
 from storage.store import writer as writing
 from storage.store.network import NetworkFile
-from storage.store.sharded import write_sharded
+from storage.store.resharding import write_sharded
 from storage.store.sharded_writer import PARTIAL, ShardedWriter
 from storage.store.writer import NetworkWriter
 from tests.reference import storage as naive
