@@ -17,8 +17,8 @@ from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region, memory_use, pixel_vectors
 from mapper.compiler.program.inputs import Span
-from mapper.compiler.program.links import SentVectors, Target
-from mapper.compiler.program.steps import Step, Touch, control, most_of, unit_of
+from mapper.compiler.program.links import Target
+from mapper.compiler.program.steps import SentVectors, Step, Touch, control, most_of, unit_of
 from mapper.compiler.program.tables import (
     MICRO_OPS,
     PARAMETER_BYTES,

@@ -11,8 +11,8 @@ from mapper.compiler.codegen.builder import ProgramBuilder
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, blocks_of, blocks_of_vector
 from mapper.compiler.program.inputs import Span
-from mapper.compiler.program.links import SentVectors, Target
-from mapper.compiler.program.steps import Touch
+from mapper.compiler.program.links import Target
+from mapper.compiler.program.steps import SentVectors, Touch
 from mapper.compiler.tiling.tiles import Tile
 from mapper.errors import MapperError
 

@@ -127,15 +127,6 @@ def links_from_json(data: Mapping[str, Any]) -> CoreLinks:
     return CoreLinks(tuple(given), tuple(brought))
 
 
-class SentVectors(NamedTuple):
-    """Vectors that a step sends, in order; credit : stream that counts their credits."""
-
-    core: Place
-    stream: int
-    credit: int
-    cells: NDArray[np.int64]
-
-
 def sent_to(place: Place, cores: Iterable[Sequence[Step]]) -> dict[int, NDArray[np.int64]]:
     """Return the vectors that arrive at a core, by stream, in order; cores : steps of all cores"""
     found: dict[int, list[NDArray[np.int64]]] = {}

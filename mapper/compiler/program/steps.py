@@ -7,15 +7,12 @@ another unit, or overwrites data that another unit still has to read, waits for 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hw.npu.isa.table import UNITS, Instruction, form_of
-
-if TYPE_CHECKING:
-    from mapper.compiler.program.links import SentVectors
 
 UNIT_OF = {"LOAD": 0, "GEMM": 1, "ALU": 2, "RQ": 2, "STORE": 3}
 
@@ -39,6 +36,18 @@ class Touch(NamedTuple):
     """Cells of a memory that an instruction reads or writes: vectors, or entries."""
 
     memory: str
+    cells: NDArray[np.int64]
+
+
+class SentVectors(NamedTuple):
+    """Vectors that a step sends to another core, in order.
+
+    stream : of that core, which counts them; credit : stream that counts their credits
+    """
+
+    core: tuple[int, int]
+    stream: int
+    credit: int
     cells: NDArray[np.int64]
 
 
