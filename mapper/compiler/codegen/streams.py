@@ -8,20 +8,18 @@ previous one are done. It may arrive while other products use words already in m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hw.npu.isa.table import Instruction
+from mapper.compiler.ir.macro import Macro
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.steps import Touch, control, most_of
 from mapper.compiler.program.tables import replaced
 from mapper.errors import DoesNotFitError
-
-if TYPE_CHECKING:
-    from mapper.compiler.codegen.builder import ProgramBuilder
 
 WEIGHTS_SPACE = 2  # space of CTRL.BASE: the first weight word that may be overwritten
 MOST_WORDS = most_of("LOAD", "WSTREAM")["words"]
@@ -29,6 +27,17 @@ ASKED = Touch("WQ", np.zeros(1, np.int64))
 """Token for the single stream that may be in transit."""
 
 Words = NDArray[np.int64]
+
+
+class StepSink(Protocol):
+    """Program of a core that receives instructions; macro : the macro node that they belong to."""
+
+    macro: Macro
+
+    def step(
+        self, instruction: Instruction, reads: Sequence[Touch] = (), writes: Sequence[Touch] = ()
+    ) -> None:
+        """Add an instruction with the cells that it accesses."""
 
 
 class Streams:
@@ -54,9 +63,7 @@ class Streams:
         if words <= self.size and self._next + words > self.stop:
             self._next = self.first
 
-    def bring(
-        self, core: ProgramBuilder, key: Hashable, make: Callable[[], Words]
-    ) -> tuple[Span, bool]:
+    def bring(self, core: StepSink, key: Hashable, make: Callable[[], Words]) -> tuple[Span, bool]:
         """Return the location of words, and whether they may still be in transit; request them
         unless they are in memory.
 
