@@ -21,7 +21,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mapper.kernels import parallel_compilation
-from mapper.kernels.parallel_compilation import KernelTable, KernelTeam, alone, load_kernel
+from mapper.kernels.parallel_compilation import (
+    PACKAGES,
+    KernelTable,
+    KernelTeam,
+    alone,
+    load_kernel,
+)
 from mapper.monitoring.callbacks import OnFraction, ignore
 
 if TYPE_CHECKING:
@@ -92,13 +98,9 @@ def _marker() -> Path:
     import llvmlite
     import numba
 
-    import chipsim
-    import mapper
-    import storage
-
-    place = hashlib.sha256(f"{Path(mapper.__file__).parent} {sys.prefix}".encode())
+    place = hashlib.sha256(f"{Path(__file__).parents[1]} {sys.prefix}".encode())
     digest = hashlib.sha256(repr((sys.version, numba.__version__, llvmlite.__version__)).encode())
-    for package in (mapper, storage, chipsim):
+    for package in map(import_module, PACKAGES):
         folder = Path(str(package.__file__)).parent
         for source in sorted(folder.rglob("*.py")):
             status = source.stat()
@@ -116,11 +118,7 @@ def forget_kernels() -> None:
     """
     import pkgutil
 
-    import chipsim
-    import mapper
-    import storage
-
-    for package in (mapper, storage, chipsim):
+    for package in map(import_module, PACKAGES):
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             name = found.name.rsplit(".", 1)[-1]
             source = Path(getattr(found.module_finder, "path", "")) / f"{name}.py"
