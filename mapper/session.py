@@ -16,7 +16,8 @@ from mapper.distributed.start import start_workers
 from mapper.executors.worker_interface import Asked
 from mapper.graph.disk import with_disk
 from mapper.inputs.listener import Listener
-from mapper.inputs.source import Effort, Source, open_source
+from mapper.inputs.opening import open_source
+from mapper.inputs.source import Effort, Source
 from mapper.inputs.split import split_network
 from mapper.kernels.warmup import compile_kernels, load_kernels, works_of_run
 from mapper.limits.constraints import ConstraintFile, Constraints, read_constraints

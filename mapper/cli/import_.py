@@ -127,7 +127,7 @@ def _import_cut(options: argparse.Namespace, source: Source) -> NetworkMeta:
 
 def _import(options: argparse.Namespace, source: Source, destination: Path) -> NetworkMeta:
     """Convert the file, and report losses."""
-    from mapper.inputs.source import import_source
+    from mapper.inputs.opening import import_source
 
     extra = {"nodes": options.nodes}
     effort, listener = common.effort_of(options), common.listener(options)
@@ -136,7 +136,7 @@ def _import(options: argparse.Namespace, source: Source, destination: Path) -> N
 
 def _import_rated(options: argparse.Namespace, source: Source, destination: Path) -> NetworkMeta:
     """Write the network with rates; convert SRC first if it is not a network."""
-    from mapper.inputs.source import give_rates
+    from mapper.inputs.opening import give_rates
     from storage.store.network import NetworkFile, is_network_name
 
     effort = common.effort_of(options)

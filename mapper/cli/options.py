@@ -374,7 +374,7 @@ def listener(options: argparse.Namespace) -> Listener:
 @contextmanager
 def open_network(options: argparse.Namespace, path: Path) -> Iterator[NetworkFile]:
     """Yield a network file; import other formats first, and report their losses."""
-    from mapper.inputs.source import open_source
+    from mapper.inputs.opening import open_source
 
     with open_source(source_of(options, path), effort_of(options), listener(options)) as network:
         yield network
@@ -388,7 +388,7 @@ def require_format(name: str | None, formats: Collection[str]) -> None:
 
 def tell_losses(options: argparse.Namespace, meta: NetworkMeta) -> None:
     """Report on stderr the synapses dropped, merged or changed in building a network."""
-    from mapper.inputs.source import losses_of
+    from mapper.inputs.opening import losses_of
 
     for line in losses_of(meta, asked=getattr(options, "rates", None) is not None):
         terminal.say(options, line)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mapper.errors import UsageError
+from mapper.inputs.source import Effort, Source
 from storage.errors import BadInputError
 from storage.formats.base import kept_weights
 from storage.formats.objects import NeuronProperties, write_edges, write_matrix, write_networkx
 from storage.store.network import ID, POPULATION, NetworkFile
-
-if TYPE_CHECKING:
-    from mapper.inputs.source import Effort, Source
 
 
 def write_object(source: Source, path: Path, effort: Effort) -> None:

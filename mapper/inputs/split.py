@@ -8,7 +8,8 @@ from pathlib import Path
 
 from chipsim.chip.model import Chip
 from mapper.inputs.listener import Listener
-from mapper.inputs.source import Effort, folder_for
+from mapper.inputs.opening import folder_for
+from mapper.inputs.source import Effort
 from mapper.limits.split_neurons import RelayNeurons, plan_relays, write_split
 from mapper.resume.resume import is_whole
 from storage.store.network import NetworkFile

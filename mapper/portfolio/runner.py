@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from mapper.errors import MapperError, known_error
 from mapper.inputs.listener import Listener
-from mapper.inputs.source import Source, import_once
+from mapper.inputs.opening import import_once
+from mapper.inputs.source import Source
 from mapper.monitoring.callbacks import ignore
 from mapper.portfolio.executor import Executor, Outcome
 from mapper.portfolio.figures import figures_of

@@ -84,7 +84,8 @@ def tiles_file(flits: Flits, codes: Sequence[CoreCode], ports: int) -> bytes:
 
     Raises `WriteError` if there is no room for temporary files."""
     from mapper.inputs.listener import Listener
-    from mapper.inputs.source import Effort, Source, open_source
+    from mapper.inputs.opening import open_source
+    from mapper.inputs.source import Effort, Source
 
     pairs = sorted(flits)
     cycles = [

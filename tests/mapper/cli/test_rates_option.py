@@ -71,7 +71,7 @@ def test_resume_requires_the_same_rates(
     found = run(*options, "--resume")
     assert (found.code, "was started with rates" in found.err) == (1, True)
     with monkeypatch.context() as patch:
-        patch.setattr("mapper.inputs.source.give_rates", stop)  # the copy with rates exists already
+        patch.setattr("mapper.inputs.opening.give_rates", stop)  # the rated copy exists already
         found = run(*options, "--rates", "r.csv", "--resume", "--json")
     assert found.json()["metrics"]["cut_weight"] == 7
     assert not Path("out/unrated.bin").exists()
