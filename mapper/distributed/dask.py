@@ -22,8 +22,8 @@ from mapper.distributed.engine import LostError, new_account, result_of, result_
 from mapper.distributed.owner import Owner, about
 from mapper.distributed.remote import RemoteShardExecutor
 from mapper.errors import MapperError, ResumableError, UsageError, nothing_kept
-from mapper.executors.shared import SharedFolder
-from mapper.executors.worker_interface import Asked, RowSource, require_seen
+from mapper.executors.shared import SharedFolder, require_seen
+from mapper.executors.worker_interface import Asked, RowSource
 from mapper.monitoring.callbacks import ignore
 from mapper.monitoring.monitor import Monitor
 

@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 from mapper.concurrency.threads import ThreadTeam, WorkspacePool
 from mapper.executors.exchange import Exchange, RowBuffer, finish_all
 from mapper.executors.sent import to_send, total_to_send
-from mapper.executors.shard import Result, Shard, State, Work
+from mapper.executors.shard import ChunkedRows, Result, Shard, State, Work
 from mapper.monitoring.callbacks import Advance, ignore
 
 if TYPE_CHECKING:
     from mapper.graph.csr import Chunk
-    from mapper.graph.rows import Rows
 
 WORTH_A_THREAD = (
     8192  # entries per chunk; smaller chunks cost more to hand over to threads than to process
@@ -135,7 +134,7 @@ class LocalShardExecutor(ShardExecutor):
     shard : all rows; team : all threads
     """
 
-    def __init__(self, rows: Rows, team: ThreadTeam) -> None:
+    def __init__(self, rows: ChunkedRows, team: ThreadTeam) -> None:
         self.shard, self.team = Shard(rows), team
         shared = rows.entries >= WORTH_A_THREAD * rows.chunks
         self._team = team if shared else ThreadTeam(1, team.stop)
@@ -298,8 +297,3 @@ def _chunks_with(part: NDArray[np.int32], low: int, high: int, size: int) -> lis
     there = np.logical_or.reduceat(inside, np.arange(0, part.size, size))
     found: list[int] = np.flatnonzero(there).tolist()
     return found
-
-
-def executor_of(rows: Rows, team: ThreadTeam) -> ShardExecutor:
-    """Return the executor of these rows, or one on the threads of a team."""
-    return rows.executor or LocalShardExecutor(rows, team)

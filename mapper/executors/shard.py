@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from mapper.concurrency.threads import WorkspacePool
 
 if TYPE_CHECKING:
     from mapper.graph.csr import Chunk
-    from mapper.graph.rows import Rows
 
 Thing = TypeVar("Thing")
 Result = TypeVar("Result")
@@ -26,6 +25,23 @@ Work = Callable[..., Result]
 """Called with a `Shard`, a `Chunk` and arguments."""
 
 NONE = np.empty(0, np.int64)
+
+
+class ChunkedRows(Protocol):
+    """Rows of a graph, read chunk by chunk; see `mapper.graph.rows.Rows`."""
+
+    entries: int
+    block_size: int
+
+    @property
+    def vertices(self) -> int: ...
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks."""
+
+    def read(self, index: int) -> Chunk:
+        """Return chunk `index`; may be called by several threads concurrently."""
 
 
 class State(NamedTuple):
@@ -56,7 +72,7 @@ class Shard:
     state : set by the last `begin` of an executor, with all labels settled since
     """
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: ChunkedRows) -> None:
         self.rows = rows
         self.state = State.none()
         self._pools: dict[tuple[Any, ...], WorkspacePool[Any]] = {}

@@ -26,7 +26,6 @@ from mapper.executors.exchange import Exchange, RowBuffer, Sorted, finish_all
 from mapper.executors.executor import LocalShardExecutor
 from mapper.executors.sent import received, to_send
 from mapper.executors.shard import Shard, State, Work
-from mapper.executors.worker_interface import require_seen
 from mapper.monitoring.callbacks import Advance
 from storage.closing import Closing
 from storage.scratch.run_file import RunName, UnusableError, pack_frame, read_section, write_run
@@ -35,6 +34,22 @@ if TYPE_CHECKING:
     from mapper.graph.csr import Chunk
 
 SEEN = "seen"  # file with the tag, to check that a process sees the folder
+
+
+def require_seen(path: Path, shown: str = "", content: str | None = None) -> None:
+    """Raise `UsageError` if this process, a worker, does not see a file.
+
+    shown : name of the file in the message; content : expected text, to detect another file
+    """
+    try:
+        seen = path.exists() if content is None else path.read_text() == content
+    except OSError:
+        seen = False
+    if not seen:
+        raise UsageError(
+            f"{shown or path}: the worker on {socket.gethostname()} does not see it; use a path "
+            "that all workers see"
+        )
 
 
 class SharedPlace(NamedTuple):

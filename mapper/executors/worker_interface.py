@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -11,14 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.errors import UsageError
 from mapper.executors.executor import ShardExecutor
+from mapper.executors.shard import ChunkedRows
 from mapper.monitoring.callbacks import Advance, ignore
 from mapper.monitoring.monitor import Monitor
 
 if TYPE_CHECKING:
     from mapper.executors.sections import Sections, SendTask
-    from mapper.graph.rows import Rows
     from storage.scratch.scratch import Scratch
 
 
@@ -57,22 +55,6 @@ class Asked(NamedTuple):
         return self.where if isinstance(self.where, int) and self.memory is None else 1
 
 
-def require_seen(path: Path, shown: str = "", content: str | None = None) -> None:
-    """Raise `UsageError` if this process, a worker, does not see a file.
-
-    shown : name of the file in the message; content : expected text, to detect another file
-    """
-    try:
-        seen = path.exists() if content is None else path.read_text() == content
-    except OSError:
-        seen = False
-    if not seen:
-        raise UsageError(
-            f"{shown or path}: the worker on {socket.gethostname()} does not see it; use a path "
-            "that all workers see"
-        )
-
-
 class RowSource(Protocol):
     """Source of rows; picklable.
 
@@ -82,7 +64,7 @@ class RowSource(Protocol):
     @property
     def exchanged(self) -> bool: ...
 
-    def open(self, scratch: Scratch) -> Rows:
+    def open(self, scratch: Scratch) -> ChunkedRows:
         """Return the rows, cached in scratch once read; raises the errors of reading."""
 
 

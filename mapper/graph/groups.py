@@ -9,11 +9,10 @@ from numba import njit
 
 from chipsim.traffic.pairs import PairSums
 from mapper.concurrency.threads import ThreadTeam
-from mapper.executors.executor import executor_of
 from mapper.executors.shard import Shard, State, by_label, entries_of
 from mapper.graph.by_label import sums_by_label
 from mapper.graph.csr import Chunk, Subgraph
-from mapper.graph.rows import Rows
+from mapper.graph.rows import Rows, executor_of
 from mapper.graph.sampled_contraction import _kept, sampling_threshold
 from mapper.monitoring.callbacks import Advance, ignore
 from mapper.planning.memory import GROUP_BYTES, LEAST_MATRICES, MATRIX_BYTES

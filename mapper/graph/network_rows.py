@@ -10,7 +10,8 @@ import numpy as np
 
 from mapper.errors import UsageError
 from mapper.executors.shard import Shard
-from mapper.executors.worker_interface import Workers, require_seen
+from mapper.executors.shared import require_seen
+from mapper.executors.worker_interface import Workers
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import COPY, Rows, StreamedRows
 from mapper.graph.sparsification import ThinnedGraph

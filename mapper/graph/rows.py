@@ -18,6 +18,7 @@ import numpy as np
 from numba import njit
 
 from mapper.concurrency.threads import ThreadTeam
+from mapper.executors.executor import LocalShardExecutor, ShardExecutor
 from mapper.executors.worker_interface import WorkerShardExecutor
 from mapper.graph.csr import Chunk
 from mapper.monitoring.callbacks import Advance
@@ -86,6 +87,11 @@ class Rows(ABC):
     @abstractmethod
     def read(self, index: int) -> Chunk:
         """Return chunk `index`; may be called by several threads concurrently."""
+
+
+def executor_of(rows: Rows, team: ThreadTeam) -> ShardExecutor:
+    """Return the executor of these rows, or one on the threads of a team."""
+    return rows.executor or LocalShardExecutor(rows, team)
 
 
 class HeldRows(Rows):

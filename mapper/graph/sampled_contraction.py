@@ -21,11 +21,10 @@ import numpy as np
 from numba import njit
 
 from mapper.concurrency.threads import ThreadTeam, WorkspacePool
-from mapper.executors.executor import executor_of
 from mapper.executors.shard import Shard, State, by_label, entries_of
 from mapper.graph.by_label import sums_by_label
 from mapper.graph.csr import Chunk
-from mapper.graph.rows import HeldRows, Rows
+from mapper.graph.rows import HeldRows, Rows, executor_of
 from mapper.monitoring.callbacks import Advance, ignore
 from mapper.random_numbers import mixed
 from storage.arrays import Int32, Int64

@@ -15,12 +15,11 @@ import numpy as np
 from numba import njit
 
 from mapper.concurrency.threads import ThreadTeam
-from mapper.executors.executor import executor_of
 from mapper.executors.shard import Shard, State, by_label
 from mapper.graph.affinity import sum_by_part
 from mapper.graph.by_label import numbered
 from mapper.graph.csr import Chunk
-from mapper.graph.rows import Rows
+from mapper.graph.rows import Rows, executor_of
 from mapper.monitoring.callbacks import Advance, ignore
 from mapper.partitioning.pass_steps import steps_of
 from mapper.partitioning.proposals import Labels, join_in_order, join_together, label_ranges

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 from mapper.concurrency.threads import ThreadTeam
 from mapper.executors.exchange import Exchange, Lists, Sorted
-from mapper.executors.executor import executor_of
 from mapper.executors.shard import Shard, State, entries_of
 from mapper.graph.by_label import by_label, sums_by_label
 from mapper.graph.csr import Chunk, Csr
-from mapper.graph.rows import Rows
+from mapper.graph.rows import Rows, executor_of
 from mapper.monitoring.callbacks import Advance, ignore
 from mapper.partitioning.multilevel_bisection import BisectionEffort, bisect_graph
 from mapper.random_numbers import GOLDEN
