@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class CompiledSpikes(NamedTuple):
     """A model as cores compute it.
 
-    trials : precisions that were tried, up to the one of `integers`; empty without samples
+    trials : precisions that were tried, `integers` last; empty without samples
     notes : a line for each kind of rounded or omitted number
     """
 

@@ -22,7 +22,7 @@ from storage.samples.spikes import SpikeSamples
 
 WEIGHT_BITS = (8, 10, 12, 16)
 SUM_BITS_ABOVE_WEIGHTS = 10
-"""Bits of sums beyond those of weights: a thousand of the largest weights fit."""
+"""Additional bits of sums: a thousand of the largest weights fit."""
 
 
 class AgreementLimits(NamedTuple):
