@@ -134,14 +134,15 @@ def weight_units(table: WeightTable, largest: int) -> Floats:
     tolerance = UNIT_TOLERANCE * top / largest
     unit = table.reduce(np.minimum, table.magnitude)
     for _ in range(UNIT_STEPS):
-        each = np.where(unit > 0, unit, top)[table.group]
+        unit[unit * largest < top * (1 - UNIT_TOLERANCE)] = 0.0
+        each = np.where(unit > 0, unit, 1.0)[table.group]
         rest = np.abs(table.magnitude - np.rint(table.magnitude / each) * each)
         rest[rest <= tolerance[table.group]] = np.inf
         smaller = table.reduce(np.minimum, rest, np.inf)
-        unit = np.where(np.isinf(smaller), unit, smaller)
-        unit[unit * largest < top * (1 - UNIT_TOLERANCE)] = 0.0
-        if not (np.isfinite(smaller) & (unit > 0)).any():
+        divides = np.isinf(smaller) | (unit == 0)
+        if divides.all():
             break
+        unit = np.where(divides, unit, smaller)
     return unit
 
 

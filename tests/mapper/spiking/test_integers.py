@@ -19,6 +19,13 @@ from mapper.spiking.integers import IntegerModel, IntegerOptions, to_integers
 from mapper.spiking.model import SpikingModel
 from mapper.spiking.pipeline import measured_activity
 from mapper.spiking.reference import run_reference
+from mapper.spiking.scales import (
+    RealSynapses,
+    largest_scales,
+    rounded_weights,
+    weight_table,
+    weight_units,
+)
 from mapper.spiking.schedule import Schedule, schedule
 from mapper.spiking.simulate import InputSpikes, simulate_samples
 from mapper.spiking.slots import Slots
@@ -167,3 +174,19 @@ def test_what_does_not_fit_is_named() -> None:
     late = times._replace(latency=(-1, 0, 1, 70))
     with pytest.raises(DoesNotFitError, match="p3: it starts 70 ticks late"):
         to_integers(model, late, SHAPE, IntegerOptions())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_largest_weight_has_the_largest_integer(seed: int) -> None:
+    """Weights without a common unit use the whole range; others are whole multiples of it."""
+    rng = np.random.default_rng(seed)
+    units = rng.uniform(0.01, 1, (40, 1))
+    steps = np.c_[np.ones(40), rng.integers(-12, 13, (40, 8))]
+    weight = np.concatenate([rng.normal(size=(40, 9)), units * steps])
+    group = np.repeat(np.arange(80), 9)
+    synapses = RealSynapses(group * 0, group, weight.ravel(), group * 0)
+    table = weight_table(synapses, np.arange(80), None)
+    scale = largest_scales(table, 127, False, weight_units(table, 127))
+    found = rounded_weights(synapses, scale).reshape(80, 9)
+    assert (np.abs(found[:40]).max(axis=1) == 127).all()
+    assert np.array_equal(found[40:], found[40:, :1] * steps)
