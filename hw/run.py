@@ -12,11 +12,12 @@ from amaranth.hdl import Cat, Const, Shape, ShapeLike
 from amaranth.sim import Simulator
 from numpy.typing import NDArray
 
+from hw.axons import Packed
 from hw.chip import ChipDesign
-from hw.core.network import Int64Array, check_inputs
 from hw.core.shape import DestinationTable
 from hw.errors import HwError, check_count
-from hw.tables import ChipTables, Packed
+from hw.integers import Int64Array, check_inputs
+from hw.tables import ChipTables
 
 PERIOD = 1e-8  # seconds per cycle, for the time axis of waveforms
 PATIENCE = 100_000  # maximum cycles per tick

@@ -1,9 +1,6 @@
 """Memory contents of all cores, built from a network and a core for every neuron.
 
-Neurons of a core are numbered in the order of their ids, and so are the axons that reach it: one
-axon per source (neuron or input) with a synapse in the core. A neuron has one route to every core
-that it has synapses in, including its own. An input has the same routes, but in no core: the host
-sends its packets (`ChipTables.input_packets`).
+Neurons, axons and routes are numbered as in hw/axons.py.
 """
 
 from __future__ import annotations
@@ -16,11 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.core.network import Int64Array, SpikingNetwork
+from hw.axons import Packed, map_axons, require_room
+from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape, DestinationTable
-from hw.errors import HwError, check_count
-
-Packed = tuple[int, int, int]  # x, y, axon of a packet
+from hw.integers import Int64Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,121 +101,32 @@ def make_tables(
     Raises `HwError` if a number of the network does not fit in the words of the cores, if a core id
     does not exist, or if a core's memory is too small; the message names core, memory and shortage.
     """
-    count = check_count("chip: width", width) * check_count("chip: height", height)
-    rows = height + bool(len(watched))
-    for name, side, bits in (("width", width, shape.x_bits), ("height", rows, shape.y_bits)):
-        if side > 1 << bits:
-            raise HwError(f"chip: {name} {side} does not fit in packets with {bits} bits for it")
     network.require_fit(shape)
-    place = _checked_cores(np.asarray(core), network.neurons, width, height)
-    order, first = _grouped(place, count)  # neurons by core
-    local = np.empty(network.neurons, np.int64)
-    local[order] = np.arange(network.neurons) - first[place[order]]
-
-    # An axon is a (core, source) pair; synapses in the order of their axons, then of the network.
-    sources = network.neurons + network.inputs
-    pair = place[network.target] * sources + network.source
-    arranged = np.argsort(pair, kind="stable")
-    axon, begins = np.unique(pair[arranged], return_index=True)
-    axon_core, axon_source = axon // sources, axon % sources
-    axon_first = np.searchsorted(axon_core, np.arange(count + 1))
-    axon_number = np.arange(axon.size) - axon_first[axon_core]
-    begins = np.r_[begins, pair.size]
-    synapses = np.column_stack([local[network.target], network.weight])[arranged]
-
-    # A route is the same pair, ordered by source, then by core.
-    by_source = np.argsort(axon_source, kind="stable")
-    routes = np.column_stack([axon_core % width, axon_core // width, axon_number])[by_source]
-    route_source = axon_source[by_source]
-    if len(watched):
-        seen = _watched(watched, network.neurons, shape)
-        to_host = np.column_stack([0 * seen, 0 * seen + height, np.arange(seen.size)])
-        by_source = np.argsort(np.r_[route_source, seen], kind="stable")
-        routes = np.concatenate([routes, to_host])[by_source]
-        route_source = np.r_[route_source, seen][by_source]
-    route_first = np.searchsorted(route_source, np.arange(sources + 1))
-
+    found = map_axons(network, core, (width, height), shape, watched)
+    # Synapses in the order of their axons, then of the network.
+    arranged = np.argsort(found.axon, kind="stable")
+    begins = np.searchsorted(found.axon[arranged], np.arange(found.axon_core.size + 1))
+    synapses = np.column_stack([found.local[network.target], network.weight])[arranged]
     parameters = np.column_stack(
         [network.threshold, network.bias, network.leaks(shape), network.subtract]
     )
     tables = []
-    for c in range(count):
-        neurons = order[first[c] : first[c + 1]]
-        sent = [routes[route_first[n] : route_first[n + 1]] for n in neurons]
-        a, b = axon_first[c], axon_first[c + 1]
+    for c, (a, b) in enumerate(pairwise(found.axon_first)):
+        neurons = found.neurons_of(c)
         tables.append(
             CoreTables(
                 neurons,
                 parameters[neurons],
                 network.potential[neurons],
-                np.cumsum([0, *(len(part) for part in sent)]),
-                np.concatenate([np.zeros((0, 3), np.int64), *sent]),
-                axon_source[a:b],
+                *found.routes_of(neurons),
+                found.axon_source[a:b],
                 begins[a : b + 1] - begins[a],
                 synapses[begins[a] : begins[b]],
             )
         )
-    _require_room(tables, width, shape)
-    packets = tuple(
-        tuple((x, y, axon) for x, y, axon in routes[a:b].tolist())
-        for a, b in pairwise(route_first[network.neurons :])
-    )
+    require_room(tables, width, shape, ("neurons", "axons", "routes", "synapses"))
+    packets = found.input_packets(network.neurons)
     return ChipTables(width, height, shape, tuple(tables), packets)
-
-
-def _checked_cores(core: NDArray[np.integer], neurons: int, width: int, height: int) -> Int64Array:
-    """Return the core of each neuron; raise `HwError` for a wrong shape, type or core id."""
-    if core.shape != (neurons,) or not np.issubdtype(core.dtype, np.integer):
-        raise HwError(
-            f"mapping: {core.dtype} of shape {core.shape}; give one core id for each of the "
-            f"{neurons} neurons"
-        )
-    place = core.astype(np.int64)
-    wrong = np.flatnonzero((place < 0) | (place >= width * height))
-    if wrong.size:
-        raise HwError(
-            f"mapping: neuron {wrong[0]} is on core {place[wrong[0]]}; a {width}x{height} chip "
-            f"has cores 0..{width * height - 1}"
-        )
-    return place
-
-
-def _watched(watched: Sequence[int], neurons: int, shape: CoreShape) -> Int64Array:
-    """Return the neurons as an array; raise `HwError` for unknown, repeated or too many neurons."""
-    seen = np.array(watched, np.int64)
-    wrong = seen[(seen < 0) | (seen >= neurons)]
-    if wrong.size:
-        raise HwError(f"watched: there is no neuron {wrong[0]}; the network has {neurons}")
-    if np.unique(seen).size < seen.size:
-        raise HwError("watched: a neuron is listed twice; give each once")
-    if seen.size > shape.axons:
-        raise HwError(
-            f"watched: {seen.size} neurons, but packets have only {shape.axons} axons; watch fewer"
-        )
-    return seen
-
-
-def _grouped(core: Int64Array, count: int) -> tuple[Int64Array, Int64Array]:
-    """Return the neurons ordered by core, then by id, and the start of each core."""
-    order = np.argsort(core, kind="stable")
-    return order, np.searchsorted(core[order], np.arange(count + 1))
-
-
-def _require_room(tables: list[CoreTables], width: int, shape: CoreShape) -> None:
-    """Raise `HwError` naming the memory and the core with the largest shortage."""
-    for name in ("neurons", "axons", "routes", "synapses"):
-        room = getattr(shape, name)
-        needs = np.array([len(getattr(core, name)) for core in tables])
-        worst = int(needs.argmax())
-        if needs[worst] <= room:
-            continue
-        over = int((needs > room).sum())
-        more = f"; {over} cores exceed it" if over > 1 else ""
-        raise HwError(
-            f"core {worst} (x {worst % width}, y {worst // width}): its memory for {name} holds "
-            f"{room} but needs {needs[worst]}, {needs[worst] - room} too many{more}; use "
-            f"cores with more {name}, or a mapping onto more cores"
-        )
 
 
 def _heads(indptr: Int64Array) -> list[Any]:

@@ -20,8 +20,8 @@ LEVELS: dict[str, list[str]] = {
                 "locks extras typed", "files", "npz blobs", "graph quantise", "sorting", "store",
                 "scratch generate formats samples"],
     "chipsim": ["errors protocols parallel", "chip", "traffic", "noc", "npu ticks spiking"],
-    "hw": ["errors strobe", "socket", "barrier flow", "noc", "core cuba", "tables npu", "chip",
-           "run"],
+    "hw": ["errors strobe", "socket integers", "barrier flow axons", "noc", "core cuba",
+           "tables npu", "chip", "run"],
     "hw.npu": [
         "drain isa steps",
         "shape",

@@ -53,7 +53,6 @@ REASONS = {
         "for users of Python (docs/howto/spiking.md)",
     ),
     "mapper.spiking.search.PrecisionSearch.trials": "unpacked by position",
-    "hw.cuba.network.SpikingNetwork.refractory": "read by name, as one of `DYNAMICS`",
     "mapper.exports.tables_file.Tables": "the schema of exported tables",
     "mapper.kernels.types.name_of": "inverse of types_of, to record kernels",
     "mapper.portfolio.portfolio_file.Portfolio.tool": "key of a file",

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.core.network import Int64Array, SpikingNetwork, check_inputs
+from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
+from hw.integers import Int64Array, check_inputs, saturate, wrap
 
 
 def update(
@@ -31,18 +32,6 @@ def update(
     fires = charged >= network.threshold
     rest = saturate(charged - network.threshold, shape.potential_bits)
     return np.where(fires, np.where(network.subtract == 1, rest, 0), charged), fires
-
-
-def saturate(values: Int64Array, bits: int) -> Int64Array:
-    """Clip to the range of signed words of `bits` bits."""
-    half = 1 << (bits - 1)
-    return np.clip(values, -half, half - 1)
-
-
-def wrap(values: Int64Array, bits: int) -> Int64Array:
-    """Truncate to signed words of `bits` bits."""
-    half = 1 << (bits - 1)
-    return ((values + half) & (2 * half - 1)) - half
 
 
 def add_weights(

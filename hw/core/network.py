@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hw.core.shape import CoreShape
-from hw.errors import HwError, check_count
+from hw.errors import check_count
+from hw.integers import (
+    Int64Array,
+    require_range,
+    require_sums,
+    require_synapses,
+    require_weights,
+    spread,
+    whole,
+)
 
-Int64Array = NDArray[np.int64]
 NO_LEAK = -1  # value for no leak instead of a shift
 _PER_NEURON = ("threshold", "leak", "bias", "subtract", "potential")
 _PER_SYNAPSE = ("source", "target", "weight")
@@ -52,32 +57,12 @@ class SpikingNetwork:
         check_count("network: neurons", self.neurons)
         check_count("network: inputs", self.inputs, 0)
         for name in _PER_SYNAPSE:
-            object.__setattr__(self, name, _whole(name, getattr(self, name)))
-        size = self.source.shape
-        if not size == self.target.shape == self.weight.shape or len(size) != 1:
-            raise HwError(
-                f"network: {self.source.shape} sources, {self.target.shape} targets, "
-                f"{self.weight.shape} weights; give one of each per synapse"
-            )
+            object.__setattr__(self, name, whole(name, getattr(self, name)))
         for name in _PER_NEURON:
             value = getattr(self, name)
-            if name == "leak" and value is None:
-                continue
-            value = _whole(name, value)
-            if value.shape not in ((), (self.neurons,)):
-                raise HwError(
-                    f"network: {name} has shape {value.shape}; give one number, or one for each of "
-                    f"the {self.neurons} neurons"
-                )
-            object.__setattr__(self, name, np.broadcast_to(value, self.neurons))
-        for name, end in (("source", self.neurons + self.inputs), ("target", self.neurons)):
-            ids = getattr(self, name)
-            wrong = np.flatnonzero((ids < 0) | (ids >= end))
-            if wrong.size:
-                raise HwError(
-                    f"network: {name} of synapse {wrong[0]} is {ids[wrong[0]]}; "
-                    f"give ids from 0 to {end - 1}"
-                )
+            if name != "leak" or value is not None:
+                object.__setattr__(self, name, spread(name, value, self.neurons))
+        require_synapses(self.source, self.target, self.weight, self.neurons, self.inputs)
 
     def leaks(self, shape: CoreShape) -> Int64Array:
         """Return the leaks in the encoding of a core of this shape, shape (neurons,)."""
@@ -94,69 +79,10 @@ class SpikingNetwork:
         half = 1 << (shape.potential_bits - 1)
         potentials = f"{shape.potential_bits}-bit potentials"
         for name in ("threshold", "bias", "potential"):
-            self._require(name, -half, half - 1, potentials)
+            require_range(name, getattr(self, name), -half, half - 1, potentials)
         if self.leak is not None:
             words = f"{shape.leak_bits}-bit leaks, whose last value means no leak"
-            self._require("leak", NO_LEAK, shape.no_leak - 1, words)
-        self._require("subtract", 0, 1, "a bit")
-        half = 1 << (shape.weight_bits - 1)
-        wrong = np.flatnonzero((self.weight < -half) | (self.weight >= half))
-        if wrong.size:
-            first = wrong[0]
-            raise HwError(
-                f"network: weight {self.weight[first]} of the synapse from {self.source[first]} to "
-                f"{self.target[first]} is outside {-half}..{half - 1}, the {shape.weight_bits}-bit "
-                f"weights of a core ({wrong.size} such); scale the weights, or widen weight_bits"
-            )
-        half = 1 << (shape.sum_bits - 1)
-        for bound, part in (
-            (-half, np.minimum(self.weight, 0)),
-            (half - 1, np.maximum(self.weight, 0)),
-        ):
-            total = np.zeros(self.neurons, np.int64)
-            np.add.at(total, self.target, part)
-            worst = int(np.abs(total).argmax())
-            if abs(total[worst]) > abs(bound):
-                raise HwError(
-                    f"network: weights on neuron {worst} add up to {total[worst]} at worst, beyond "
-                    f"{bound}, the limit of the {shape.sum_bits}-bit sums of a core; widen sum_bits"
-                )
-
-    def _require(self, name: str, least: int, most: int, words: str) -> None:
-        values = getattr(self, name)
-        wrong = np.flatnonzero((values < least) | (values > most))
-        if wrong.size:
-            raise HwError(
-                f"network: {name} {values[wrong[0]]} of neuron {wrong[0]} is outside "
-                f"{least}..{most}, the {words} of a core ({wrong.size} such)"
-            )
-
-
-def check_inputs(inputs: Sequence[Sequence[int]], known: int, ticks: int) -> list[list[int]]:
-    """Return the inputs that spike before each of `ticks` ticks; missing ticks have none.
-
-    Raises `HwError` if there are more lists than ticks, or inputs outside 0 .. known-1.
-    """
-    if len(inputs) > ticks:
-        raise HwError(
-            f"inputs for {len(inputs)} ticks, but the run has {ticks}; give at most {ticks}"
-        )
-    events = [[int(one) for one in told] for told in inputs]
-    for tick, told in enumerate(events):
-        for one in told:
-            if not 0 <= one < known:
-                raise HwError(
-                    f"input {one} spikes before tick {tick}; the network has {known} inputs, "
-                    "numbered from 0"
-                )
-    return events + [[]] * (ticks - len(events))
-
-
-def _whole(name: str, values: Any) -> Int64Array:
-    """Return `values` as int64; raise `HwError` if they are not whole numbers."""
-    array = np.asarray(values)
-    if array.size == 0:
-        return array.astype(np.int64)
-    if array.dtype != bool and not np.issubdtype(array.dtype, np.integer):
-        raise HwError(f"network: {name} are {array.dtype}; cores compute with whole numbers")
-    return array.astype(np.int64)
+            require_range("leak", self.leak, NO_LEAK, shape.no_leak - 1, words)
+        require_range("subtract", self.subtract, 0, 1, "a bit")
+        require_weights(self.source, self.target, self.weight, shape.weight_bits)
+        require_sums(self.target, self.weight, self.neurons, shape.sum_bits)

@@ -21,8 +21,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.cuba.network import DYNAMICS, Int64Array, SpikingNetwork, check_inputs
+from hw.cuba.network import DYNAMICS, SpikingNetwork
 from hw.cuba.shape import CoreShape
+from hw.integers import Int64Array, check_inputs, saturate, wrap
 
 
 class NeuronStates(NamedTuple):
@@ -70,18 +71,6 @@ def update(
 def decayed(values: Int64Array, factor: Int64Array, bits: int) -> Int64Array:
     """Return values times factor / 2^bits, rounded towards zero."""
     return np.sign(values) * ((np.abs(values) * factor) >> bits)
-
-
-def saturate(values: Int64Array, bits: int) -> Int64Array:
-    """Clip to the range of signed words of `bits` bits."""
-    half = 1 << (bits - 1)
-    return np.clip(values, -half, half - 1)
-
-
-def wrap(values: Int64Array, bits: int) -> Int64Array:
-    """Truncate to signed words of `bits` bits."""
-    half = 1 << (bits - 1)
-    return ((values + half) & (2 * half - 1)) - half
 
 
 class DelayedSums:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hw.cuba.shape import CoreShape
 from hw.errors import HwError, check_count
+from hw.integers import (
+    Int64Array,
+    require_range,
+    require_sums,
+    require_synapses,
+    require_weights,
+    spread,
+    whole,
+)
 
-Int64Array = NDArray[np.int64]
 DYNAMICS = (
     "current_decay", "potential_decay", "shift", "refractory", "subtract", "silent",
 )  # fmt: skip
@@ -35,7 +40,8 @@ class SpikingNetwork:
     delay : ticks by which a synapse is later than one without a delay
     reset : potential after a spike, and in refractory ticks
     current_decay, potential_decay : part of the current and of the potential that a neuron keeps
-        per tick, times 2^decay_bits; None for all neurons: no current, and no leak
+        per tick, times 2^decay_bits; by default a neuron keeps no current, and with None all of its
+        potential
     current_bias, potential_bias : added in every tick
     shift : sums of weights are multiplied by 2^shift
     refractory : ticks after a spike in which the potential stays at `reset`
@@ -72,35 +78,13 @@ class SpikingNetwork:
         check_count("network: neurons", self.neurons)
         check_count("network: inputs", self.inputs, 0)
         for name in _PER_SYNAPSE:
-            object.__setattr__(self, name, _whole(name, getattr(self, name)))
-        size = self.source.shape
-        if not size == self.target.shape == self.weight.shape or len(size) != 1:
-            raise HwError(
-                f"network: {self.source.shape} sources, {self.target.shape} targets, "
-                f"{self.weight.shape} weights; give one of each per synapse"
-            )
-        self._spread("delay", size[0], "synapses")
+            object.__setattr__(self, name, whole(name, getattr(self, name)))
+        object.__setattr__(self, "delay", spread("delay", self.delay, self.source.size, "synapses"))
         for name in (*DYNAMICS, *VALUES, *STATE):
-            if name != "potential_decay" or self.potential_decay is not None:
-                self._spread(name, self.neurons, "neurons")
-        for name, end in (("source", self.neurons + self.inputs), ("target", self.neurons)):
-            ids = getattr(self, name)
-            wrong = np.flatnonzero((ids < 0) | (ids >= end))
-            if wrong.size:
-                raise HwError(
-                    f"network: {name} of synapse {wrong[0]} is {ids[wrong[0]]}; "
-                    f"give ids from 0 to {end - 1}"
-                )
-
-    def _spread(self, name: str, count: int, of: str) -> None:
-        """Make a parameter an array of `count` whole numbers."""
-        value = _whole(name, getattr(self, name))
-        if value.shape not in ((), (count,)):
-            raise HwError(
-                f"network: {name} has shape {value.shape}; give one number, or one for each of "
-                f"the {count} {of}"
-            )
-        object.__setattr__(self, name, np.broadcast_to(value, count))
+            value = getattr(self, name)
+            if name != "potential_decay" or value is not None:
+                object.__setattr__(self, name, spread(name, value, self.neurons))
+        require_synapses(self.source, self.target, self.weight, self.neurons, self.inputs)
 
     def dynamics(self, shape: CoreShape) -> Int64Array:
         """Return the parameters named `DYNAMICS` of each neuron, shape (neurons, 6)."""
@@ -117,19 +101,21 @@ class SpikingNetwork:
         source spikes at most once per tick.
         """
         half = 1 << (shape.state_bits - 1)
-        for name in (*VALUES, "current", "potential"):
-            self._require(name, -half, half - 1, f"{shape.state_bits}-bit states")
         decays = f"decays with {shape.decay_bits} fraction bits"
-        self._require("current_decay", 0, shape.unity, decays)
+        ticks = (1 << shape.refractory_bits) - 1, f"{shape.refractory_bits}-bit refractory ticks"
+        for name in (*VALUES, "current", "potential"):
+            words = f"{shape.state_bits}-bit states"
+            require_range(name, getattr(self, name), -half, half - 1, words)
+        require_range("current_decay", self.current_decay, 0, shape.unity, decays)
         if self.potential_decay is not None:
-            self._require("potential_decay", 0, shape.unity, decays)
-        self._require("shift", 0, (1 << shape.shift_bits) - 1, f"{shape.shift_bits}-bit shifts")
-        ticks = f"{shape.refractory_bits}-bit refractory ticks"
-        for name in ("refractory", "waits"):
-            self._require(name, 0, (1 << shape.refractory_bits) - 1, ticks)
-        for name in ("subtract", "silent"):
-            self._require(name, 0, 1, "a bit")
-        self._require_weights(shape)
+            require_range("potential_decay", self.potential_decay, 0, shape.unity, decays)
+        most = (1 << shape.shift_bits) - 1
+        require_range("shift", self.shift, 0, most, f"{shape.shift_bits}-bit shifts")
+        require_range("refractory", self.refractory, 0, *ticks)
+        require_range("waits", self.waits, 0, *ticks)
+        require_range("subtract", self.subtract, 0, 1, "a bit")
+        require_range("silent", self.silent, 0, 1, "a bit")
+        require_weights(self.source, self.target, self.weight, shape.weight_bits)
         wrong = np.flatnonzero((self.delay < 0) | (self.delay > shape.longest_delay))
         if wrong.size:
             first = wrong[0]
@@ -138,66 +124,4 @@ class SpikingNetwork:
                 f"{self.target[first]} is outside 0..{shape.longest_delay}, the delays of a core "
                 f"with {shape.delay_slots} delay slots ({wrong.size} such); use more delay_slots"
             )
-        half = 1 << (shape.sum_bits - 1)
-        for bound, part in (
-            (-half, np.minimum(self.weight, 0)),
-            (half - 1, np.maximum(self.weight, 0)),
-        ):
-            total = np.zeros(self.neurons, np.int64)
-            np.add.at(total, self.target, part)
-            worst = int(np.abs(total).argmax())
-            if abs(total[worst]) > abs(bound):
-                raise HwError(
-                    f"network: weights on neuron {worst} add up to {total[worst]} at worst, beyond "
-                    f"{bound}, the limit of the {shape.sum_bits}-bit sums of a core; widen sum_bits"
-                )
-
-    def _require_weights(self, shape: CoreShape) -> None:
-        half = 1 << (shape.weight_bits - 1)
-        wrong = np.flatnonzero((self.weight < -half) | (self.weight >= half))
-        if wrong.size:
-            first = wrong[0]
-            raise HwError(
-                f"network: weight {self.weight[first]} of the synapse from {self.source[first]} to "
-                f"{self.target[first]} is outside {-half}..{half - 1}, the {shape.weight_bits}-bit "
-                f"weights of a core ({wrong.size} such); scale the weights, or widen weight_bits"
-            )
-
-    def _require(self, name: str, least: int, most: int, words: str) -> None:
-        values = getattr(self, name)
-        wrong = np.flatnonzero((values < least) | (values > most))
-        if wrong.size:
-            raise HwError(
-                f"network: {name} {values[wrong[0]]} of neuron {wrong[0]} is outside "
-                f"{least}..{most}, the {words} of a core ({wrong.size} such)"
-            )
-
-
-def check_inputs(inputs: Sequence[Sequence[int]], known: int, ticks: int) -> list[list[int]]:
-    """Return the inputs that spike before each of `ticks` ticks; missing ticks have none.
-
-    Raises `HwError` if there are more lists than ticks, or inputs outside 0 .. known-1.
-    """
-    if len(inputs) > ticks:
-        raise HwError(
-            f"inputs for {len(inputs)} ticks, but the run has {ticks}; give at most {ticks}"
-        )
-    events = [[int(one) for one in told] for told in inputs]
-    for tick, told in enumerate(events):
-        for one in told:
-            if not 0 <= one < known:
-                raise HwError(
-                    f"input {one} spikes before tick {tick}; the network has {known} inputs, "
-                    "numbered from 0"
-                )
-    return events + [[]] * (ticks - len(events))
-
-
-def _whole(name: str, values: Any) -> Int64Array:
-    """Return `values` as int64; raise `HwError` if they are not whole numbers."""
-    array = np.asarray(values)
-    if array.size == 0:
-        return array.astype(np.int64)
-    if array.dtype != bool and not np.issubdtype(array.dtype, np.integer):
-        raise HwError(f"network: {name} are {array.dtype}; cores compute with whole numbers")
-    return array.astype(np.int64)
+        require_sums(self.target, self.weight, self.neurons, shape.sum_bits)

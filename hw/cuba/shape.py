@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from enum import IntEnum
-
-from amaranth.hdl import Shape, signed, unsigned
-from amaranth.lib import data
-from amaranth.utils import ceil_log2, exact_log2
 
 from hw.errors import HwError, check_count
-from hw.noc.packet import Packet, packet_layout
 
 _LIMITS = {  # minimum and maximum of every field of CoreShape
     "neurons": (2, 1 << 20),
@@ -29,19 +23,6 @@ _LIMITS = {  # minimum and maximum of every field of CoreShape
     "y_bits": (1, 16),
 }
 _DEPTHS = ("neurons", "axons", "routes", "synapses", "profiles", "delay_slots")
-
-
-class DestinationTable(IntEnum):
-    """Destination table of a word that is loaded into a core; see `CoreShape.memories`."""
-
-    USED = 0
-    NEURONS = 1
-    STATES = 2
-    FANOUTS = 3
-    ROUTES = 4
-    AXONS = 5
-    SYNAPSES = 6
-    PROFILES = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +68,8 @@ class CoreShape:
         for name in _DEPTHS:
             depth = getattr(self, name)
             if depth & (depth - 1):
-                raise HwError(
-                    f"core: {name} is {depth}; give a power of two, such as {1 << ceil_log2(depth)}"
-                )
+                power = 1 << depth.bit_length()
+                raise HwError(f"core: {name} is {depth}; give a power of two, such as {power}")
         if self.sum_bits < self.weight_bits:
             raise HwError(
                 f"core: sum_bits is {self.sum_bits}; sums of {self.weight_bits}-bit weights need "
@@ -97,139 +77,11 @@ class CoreShape:
             )
 
     @property
-    def neuron_bits(self) -> int:
-        return exact_log2(self.neurons)
-
-    @property
-    def axon_bits(self) -> int:
-        return exact_log2(self.axons)
-
-    @property
-    def slot_bits(self) -> int:
-        """Bits of the number of a delay slot."""
-        return exact_log2(self.delay_slots)
-
-    @property
     def longest_delay(self) -> int:
         """Ticks by which a synapse may be later than one without a delay."""
         return self.delay_slots - 2
 
     @property
-    def delay_bits(self) -> int:
-        """Bits of a synapse's delay; 0 if the core has no delays."""
-        return self.slot_bits if self.longest_delay else 0
-
-    @property
     def unity(self) -> int:
         """The decay factor that leaves a value unchanged."""
         return 1 << self.decay_bits
-
-    @property
-    def packet(self) -> Packet:
-        return packet_layout(self.x_bits, self.y_bits, self.axon_bits)
-
-    @property
-    def value(self) -> Shape:
-        """A current, potential, threshold, reset value or bias."""
-        return signed(self.state_bits)
-
-    @property
-    def sum(self) -> Shape:
-        return signed(self.sum_bits)
-
-    @property
-    def neuron(self) -> data.StructLayout:
-        """A word of the neuron memory: the parameters of a neuron."""
-        return data.StructLayout(
-            {
-                "profile": exact_log2(self.profiles),
-                "threshold": self.value,
-                "reset": self.value,
-                "current_bias": self.value,
-                "potential_bias": self.value,
-            }
-        )
-
-    @property
-    def profile(self) -> data.StructLayout:
-        """A word of the profile memory: dynamics that neurons share."""
-        return data.StructLayout(
-            {
-                "current_decay": unsigned(self.decay_bits + 1),
-                "potential_decay": unsigned(self.decay_bits + 1),
-                "shift": unsigned(self.shift_bits),
-                "refractory": unsigned(self.refractory_bits),
-                "subtract": unsigned(1),
-                "silent": unsigned(1),
-            }
-        )
-
-    @property
-    def state(self) -> data.StructLayout:
-        """A word of the state memory: a neuron's state between ticks."""
-        return data.StructLayout(
-            {
-                "current": self.value,
-                "potential": self.value,
-                "waits": unsigned(self.refractory_bits),
-            }
-        )
-
-    @property
-    def fanout(self) -> data.StructLayout:
-        """A word of the fan-out memory: start and number of a neuron's routes."""
-        return _list_layout(self.routes)
-
-    @property
-    def axon(self) -> data.StructLayout:
-        """A word of the axon memory: start and length of a synapse list, and its first neuron."""
-        return data.StructLayout(
-            {
-                "first": exact_log2(self.synapses),
-                "count": exact_log2(self.synapses) + 1,
-                "base": self.neuron_bits,
-            }
-        )
-
-    @property
-    def synapse(self) -> data.StructLayout:
-        """A word of the synapse memory; its neuron is relative to the base of the axon."""
-        return data.StructLayout(
-            {
-                "neuron": self.neuron_bits,
-                "weight": signed(self.weight_bits),
-                "delay": unsigned(self.delay_bits),
-            }
-        )
-
-    @property
-    def memories(self) -> dict[DestinationTable, tuple[data.StructLayout | Shape, int]]:
-        """Word shape and number of words of every memory that can be loaded."""
-        return {
-            DestinationTable.NEURONS: (self.neuron, self.neurons),
-            DestinationTable.STATES: (self.state, self.neurons),
-            DestinationTable.FANOUTS: (self.fanout, self.neurons),
-            DestinationTable.ROUTES: (self.packet, self.routes),
-            DestinationTable.AXONS: (self.axon, self.axons),
-            DestinationTable.SYNAPSES: (self.synapse, self.synapses),
-            DestinationTable.PROFILES: (self.profile, self.profiles),
-        }
-
-    @property
-    def load(self) -> data.StructLayout:
-        """A word on the load port: table, row, and data."""
-        memories = self.memories.values()
-        return data.StructLayout(
-            {
-                "table": DestinationTable,
-                "address": max(exact_log2(depth) for _, depth in memories),
-                "data": max(
-                    self.neuron_bits + 1, *(Shape.cast(word).width for word, _ in memories)
-                ),
-            }
-        )
-
-
-def _list_layout(entries: int) -> data.StructLayout:
-    """Return the layout of a list: first entry and count in a memory of `entries`."""
-    return data.StructLayout({"first": exact_log2(entries), "count": exact_log2(entries) + 1})

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hw.cuba.network import Int64Array
+from hw.integers import Int64Array
 
 _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 """Odd factors of the two hashes of a list (splitmix64, xxHash64)."""

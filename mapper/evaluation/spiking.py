@@ -18,8 +18,9 @@ from chipsim.ticks.events import SynapseLists, add_events
 from chipsim.ticks.routes import core_routes, tree_routes
 from chipsim.ticks.run import TickRun, TickSimulator
 from chipsim.ticks.state import Routes
-from hw.core.arithmetic import update, wrap
+from hw.core.arithmetic import update
 from hw.core.network import NO_LEAK, SpikingNetwork
+from hw.integers import wrap
 from hw.tables import ChipTables
 from mapper.evaluation.ticks import MODEL, tick_facts
 from mapper.monitoring.callbacks import OnFraction, ignore

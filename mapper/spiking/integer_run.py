@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from hw.cuba.arithmetic import NeuronStates, update, wrap
+from hw.cuba.arithmetic import NeuronStates, update
 from hw.cuba.network import DYNAMICS, STATE, VALUES, SpikingNetwork
 from hw.cuba.shape import CoreShape
+from hw.integers import wrap
 from mapper.spiking.integers import IntegerModel
 from mapper.spiking.model import Floats, SpikingModel
 from mapper.spiking.reference import SpikeTrains
@@ -48,7 +49,7 @@ def run_integers(integers: IntegerModel, model: SpikingModel, samples: SpikeSamp
             (samples.samples, samples.ticks, model.populations[each.population].size)
         )
         for each in model.outputs
-        if _is_silent(model, each.population)
+        if model.populations[each.population].silent
     }
     first = np.array(model.first)
     size = np.array([each.size for each in model.populations])
@@ -154,11 +155,6 @@ def _matrix(network: SpikingNetwork, delay: int) -> Any:
         (network.weight[own], (network.target[own], network.source[own])),
         shape=(network.neurons, network.neurons + network.inputs),
     )
-
-
-def _is_silent(model: SpikingModel, number: int) -> bool:
-    dynamics = model.populations[number].dynamics
-    return dynamics is not None and bool(dynamics.silent.all())
 
 
 def _at_limit(states: NeuronStates, own: slice, shape: CoreShape) -> int:

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 
-from hw.core.arithmetic import add_weights, simulate, update, wrap
+from hw.core.arithmetic import add_weights, simulate, update
 from hw.core.network import SpikingNetwork
 from hw.core.neuron import STAGES, NeuronUpdate
 from hw.core.shape import CoreShape
+from hw.integers import wrap
 
 SMALL = CoreShape(potential_bits=8, sum_bits=10, weight_bits=8, leak_bits=3)
 KEEPS = SMALL.no_leak
