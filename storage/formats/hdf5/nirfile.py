@@ -81,19 +81,27 @@ def _fitted(values: NDArray[Any], shape: Shape) -> NDArray[Any]:
     return values.reshape(shape) if values.size == np.prod(shape) else values
 
 
+def nodes_towards(nodes: Sequence[NirNode], target: int, order: Sequence[int]) -> list[int]:
+    """Return the nodes without neurons on all paths to a population, from there backwards.
+
+    order : all nodes without neurons in topological order
+    """
+    reached, waiting = {target}, [target]
+    while waiting:
+        for other in nodes[waiting.pop()].before:
+            if other not in reached and not nodes[other].neurons:
+                reached.add(other)
+                waiting.append(other)
+    return [number for number in reversed(order) if number in reached - {target}]
+
+
 class _Paths:
     """All paths from other populations to the neurons of one, as matrices."""
 
     def __init__(self, nodes: Sequence[NirNode], target: int, order: Sequence[int], shapes: Shapes):
         """order : all nodes without neurons in topological order"""
         self._nodes, self._target = nodes, target
-        reached, waiting = {target}, [target]
-        while waiting:
-            for other in nodes[waiting.pop()].before:
-                if other not in reached and not nodes[other].neurons:
-                    reached.add(other)
-                    waiting.append(other)
-        self._way = [number for number in reversed(order) if number in reached - {target}]
+        self._way = nodes_towards(nodes, target, order)
         self._layers = {number: layer_of(nodes, number, shapes) for number in self._way}
         biases = {number: bias_of(nodes, number, shapes.stop[number]) for number in self._way}
         self._biases = {number: bias for number, bias in biases.items() if bias is not None}

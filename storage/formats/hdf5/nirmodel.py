@@ -18,7 +18,7 @@ from scipy.sparse import csr_array, vstack
 
 from storage.errors import BadInputError
 from storage.formats.hdf5 import file as hdf5
-from storage.formats.hdf5.nirfile import layer_of, understood
+from storage.formats.hdf5.nirfile import layer_of, nodes_towards, understood
 from storage.formats.hdf5.nirgraph import POPULATIONS, NirNode, read_graph
 from storage.formats.hdf5.nirneurons import bias_of
 from storage.formats.hdf5.nirobject import tree
@@ -167,13 +167,7 @@ class DelayedPaths:
         """order : all nodes without neurons in topological order"""
         self.bias: Floats | None = None
         self._nodes, self._target, self._shapes = nodes, target, shapes
-        reached, waiting = {target}, [target]
-        while waiting:
-            for other in nodes[waiting.pop()].before:
-                if other not in reached and not nodes[other].neurons:
-                    reached.add(other)
-                    waiting.append(other)
-        self._way = [number for number in reversed(order) if number in reached - {target}]
+        self._way = nodes_towards(nodes, target, order)
         self._size = math.prod(shapes.before[target])
         self._layers = {number: layer_of(nodes, number, shapes) for number in self._way}
         self._delays = {
