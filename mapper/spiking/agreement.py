@@ -6,7 +6,7 @@ angle between them: 1 for equal trains, 0 if no spikes fall together.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,6 +17,15 @@ from storage.samples.spikes import SpikeSamples
 
 BINS = (1, 5, 20)
 """Widths of the bins in ticks."""
+
+
+class ModelRun(Protocol):
+    """Results of a model on samples, in real numbers or in integers."""
+
+    @property
+    def spikes(self) -> tuple[SpikeTrains, ...]: ...
+    @property
+    def potentials(self) -> dict[int, Floats]: ...
 
 
 class BinnedCosine(NamedTuple):
@@ -43,7 +52,10 @@ class PopulationAgreement(NamedTuple):
 
 
 class OutputAgreement(NamedTuple):
-    """Agreement of the classes of an output, the neurons with the most spikes in each sample.
+    """Agreement of the classes of an output.
+
+    The class of a sample is the neuron with the most spikes, or with the largest mean potential if
+    the output is silent.
 
     same : part of the samples with the same class in both runs
     expected, found : part of the samples whose class is the label; None without labels
@@ -56,17 +68,14 @@ class OutputAgreement(NamedTuple):
 
 
 def compare_populations(
-    model: SpikingModel,
-    samples: SpikeSamples,
-    expected: tuple[SpikeTrains, ...],
-    found: tuple[SpikeTrains, ...],
+    model: SpikingModel, samples: SpikeSamples, expected: ModelRun, found: ModelRun
 ) -> tuple[PopulationAgreement, ...]:
-    """Compare the trains of each population of neurons; both runs have the ticks of the model."""
+    """Compare the trains of each population that fires; both runs have the ticks of the model."""
     rows = []
     for number, each in enumerate(model.populations):
-        if each.dynamics is None:
+        if each.dynamics is None or each.silent:
             continue
-        pair = (expected[number], found[number])
+        pair = (expected.spikes[number], found.spikes[number])
         rows.append(
             PopulationAgreement(
                 each.name,
@@ -80,27 +89,25 @@ def compare_populations(
 
 
 def compare_outputs(
-    model: SpikingModel,
-    samples: SpikeSamples,
-    expected: tuple[SpikeTrains, ...],
-    found: tuple[SpikeTrains, ...],
+    model: SpikingModel, samples: SpikeSamples, expected: ModelRun, found: ModelRun
 ) -> tuple[OutputAgreement, ...]:
-    """Compare the classes of each output that spikes."""
+    """Compare the classes of each output; there are none without samples."""
     rows = []
-    for output in model.outputs:
-        each = model.populations[output.population]
-        if each.dynamics is None or each.dynamics.silent.all() or not samples.samples:
-            continue
-        classes = [
-            run[output.population].counts(samples.samples, each.size).argmax(axis=1)
-            for run in (expected, found)
-        ]
+    for output in model.outputs if samples.samples and samples.ticks else ():
+        one, other = (_classes(model, samples, run, output.population) for run in (expected, found))
         right: list[float | None] = [None, None]
         if samples.labels is not None:
-            right = [float(np.mean(one == samples.labels)) for one in classes]
-        same = float(np.mean(classes[0] == classes[1]))
-        rows.append(OutputAgreement(output.name, same, *right))
+            right = [float(np.mean(each == samples.labels)) for each in (one, other)]
+        rows.append(OutputAgreement(output.name, float(np.mean(one == other)), *right))
     return tuple(rows)
+
+
+def _classes(model: SpikingModel, samples: SpikeSamples, run: ModelRun, number: int) -> Ints:
+    """Return the class of each sample at a population."""
+    if model.populations[number].silent:
+        return run.potentials[number].mean(axis=1).argmax(axis=1)
+    size = model.populations[number].size
+    return run.spikes[number].counts(samples.samples, size).argmax(axis=1)
 
 
 def _cosine(

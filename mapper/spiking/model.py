@@ -60,6 +60,11 @@ class SpikingPopulation(NamedTuple):
         """Number of neurons."""
         return math.prod(self.shape)
 
+    @property
+    def silent(self) -> bool:
+        """Whether it has neurons, none of which ever fires."""
+        return self.dynamics is not None and bool(self.dynamics.silent.all())
+
 
 class SpikingConnection(NamedTuple):
     """Synapses between two populations.

@@ -91,9 +91,10 @@ def compile_spikes(
         run = run_reference(model, samples)
         measured = measured_activity(model, samples, run)
         calibrated = CalibratedModel(model, times, samples, run, measured)
-        found, trials = search_precision(
-            calibrated, shape, given.integers, given.limits, given.weight_bits
-        )
+        # Sums must hold as many spikes of an input per tick as the samples have.
+        most = max(given.integers.input_spikes, int(samples.value.max(initial=1)))
+        scales = given.integers._replace(input_spikes=most)
+        found, trials = search_precision(calibrated, shape, scales, given.limits, given.weight_bits)
     return CompiledSpikes(model, times, found, trials, (*notes, *_losses(found)))
 
 

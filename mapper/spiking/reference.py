@@ -68,7 +68,7 @@ def run_reference(model: SpikingModel, samples: SpikeSamples) -> ReferenceRun:
             (samples.samples, samples.ticks, model.populations[each.population].size)
         )
         for each in model.outputs
-        if _is_silent(model, each.population)
+        if model.populations[each.population].silent
     }
     neurons = sum(each.size for each in model.populations if each.dynamics is not None)
     batch = max(1, min(MAX_BATCH, STATE_BYTES // (16 * max(neurons, 1))))
@@ -81,11 +81,6 @@ def run_reference(model: SpikingModel, samples: SpikeSamples) -> ReferenceRun:
         for number, spikes in network.run(samples, first, count, recorded, peak).items():
             trains[number].append(_trains(spikes, first))
     return ReferenceRun(tuple(_joined(each) for each in trains), potentials, peak)
-
-
-def _is_silent(model: SpikingModel, number: int) -> bool:
-    dynamics = model.populations[number].dynamics
-    return dynamics is not None and bool(dynamics.silent.all())
 
 
 class _Network:

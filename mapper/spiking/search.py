@@ -47,12 +47,13 @@ class PrecisionTrial(NamedTuple):
 
     def least_cosine(self, ticks: int) -> tuple[float, str]:
         """Return the least mean cosine in bins of `ticks`, and its population."""
-        return min(
+        found = [
             (cosine.mean, each.name)
             for each in self.populations
             for cosine in each.cosines
             if cosine.ticks == ticks
-        )
+        ]
+        return min(found, default=(1.0, "no population"))
 
     def least_same(self) -> float:
         """Return the least part of the samples with the same class, of all outputs."""
@@ -105,13 +106,12 @@ def search_precision(
             if clip and not integers.counts.clipped:
                 continue  # the same integers as without
             run = run_integers(integers, given.model, given.samples)
-            pair = (given.run.spikes, run.spikes)
             trials.append(
                 PrecisionTrial(
                     bits,
                     clip,
-                    compare_populations(given.model, given.samples, *pair),
-                    compare_outputs(given.model, given.samples, *pair),
+                    compare_populations(given.model, given.samples, given.run, run),
+                    compare_outputs(given.model, given.samples, given.run, run),
                 )
             )
             if trials[-1].holds(limits):

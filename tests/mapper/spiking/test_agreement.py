@@ -9,7 +9,7 @@ import pytest
 
 from mapper.spiking.agreement import BINS, compare_outputs, compare_populations
 from mapper.spiking.model import SpikingModel
-from mapper.spiking.reference import SpikeTrains
+from mapper.spiking.reference import ReferenceRun, SpikeTrains
 from storage.samples.spikes import SpikeSamples
 from tests.mapper.spiking.models import connected, inputs_and
 
@@ -30,9 +30,9 @@ def samples(labels: list[int] | None = None) -> SpikeSamples:
     return SpikeSamples(none, none, none, none, SAMPLES, TICKS, given)
 
 
-def runs(one: np.ndarray, other: np.ndarray) -> list[tuple[SpikeTrains, ...]]:
+def runs(one: np.ndarray, other: np.ndarray) -> list[ReferenceRun]:
     nothing = trains_of(np.zeros((SAMPLES, TICKS, 2)))
-    return [(nothing, trains_of(each)) for each in (one, other)]
+    return [ReferenceRun((nothing, trains_of(each)), {}, np.zeros(SIZE)) for each in (one, other)]
 
 
 def cosine(one: np.ndarray, other: np.ndarray, ticks: int) -> float:
@@ -75,3 +75,23 @@ def test_classes_of_outputs() -> None:
     assert row == ("output", 0.75, 0.5, 0.75)
     (row,) = compare_outputs(model(), samples(), *runs(fires, other))
     assert row == ("output", 0.75, None, None)
+
+
+def test_classes_of_silent_outputs_are_mean_potentials() -> None:
+    spiking = model()
+    inputs, last = spiking.populations
+    assert last.dynamics is not None
+    still = last._replace(dynamics=last.dynamics._replace(silent=np.ones(SIZE, bool)))
+    silent = spiking._replace(populations=(inputs, still))
+    nothing = (
+        trains_of(np.zeros((SAMPLES, TICKS, 2))),
+        trains_of(np.zeros((SAMPLES, TICKS, SIZE))),
+    )
+    one = np.zeros((SAMPLES, TICKS, SIZE))
+    one[:, :, 0], one[0, 3, 1] = 0.1, 9.0  # a peak outweighs a lower mean
+    other = one.copy()
+    other[1, :, 2] = 0.2
+    pair = [ReferenceRun(nothing, {1: each}, np.zeros(SIZE)) for each in (one, other)]
+    (row,) = compare_outputs(silent, samples([1, 2, 0, 0]), *pair)
+    assert row == ("output", 0.75, 0.75, 1.0)
+    assert compare_populations(silent, samples(), *pair) == ()

@@ -7,7 +7,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hw.chip import chip_shape
 from hw.cuba.arithmetic import NeuronStates, update
 from hw.cuba.network import SpikingNetwork
 from hw.cuba.shape import CoreShape
@@ -34,7 +33,7 @@ from storage.samples.spikes import SpikeSamples
 from tests.mapper.spiking.models import connected, inputs_and, spikes_of
 
 SAMPLES, TICKS = 4, 10
-SHAPE = chip_shape(2, 2, CoreShape(neurons=64, state_bits=32, sum_bits=20, delay_slots=8))
+SHAPE = CoreShape(neurons=64, state_bits=32, sum_bits=20, delay_slots=8)
 GRAPHS = {
     "layers": [(0, 1, 0), (1, 2, 0), (2, 3, 0)],
     "skip": [(0, 1, 0), (1, 2, 0), (0, 3, 0), (1, 3, 1), (2, 3, 0)],
@@ -121,7 +120,7 @@ def test_cores_spike_as_the_integer_reference(graph: str, seed: int) -> None:
     """On any mapping; inputs that spike twice per tick, and neurons that subtract."""
     model = model_of(graph, seed, exact=False)
     samples = spikes_of(model, SAMPLES, TICKS, seed)
-    shape = chip_shape(2, 2, CoreShape(neurons=64, sum_bits=12, state_bits=14, delay_slots=8))
+    shape = CoreShape(neurons=64, sum_bits=12, state_bits=14, delay_slots=8)
     integers, times = integers_of(model, samples, shape)
     expected = as_sets(model, run_integers(integers, model, samples))
     assert chip_spikes(model, integers, times, samples, seed) == expected

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from hw.chip import chip_shape
 from hw.cuba.shape import CoreShape
 from hw.cuba.tables import make_tables
 from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import MapperError
+from mapper.spiking.integer_run import run_integers
 from mapper.spiking.integers import IntegerOptions
 from mapper.spiking.pipeline import SpikingOptions, compile_spikes, measured_activity, samples_of
 from mapper.spiking.reference import run_reference
@@ -23,7 +23,7 @@ from mapper.spiking.simulate import InputSpikes, simulate_samples
 from mapper.spiking.slots import Slots
 from tests.mapper.spiking.models import connected, inputs_and, spikes_of
 
-SHAPE = chip_shape(2, 2, CoreShape(neurons=1024, synapses=1 << 16, routes=1 << 13, sum_bits=20))
+SHAPE = CoreShape(neurons=1024, synapses=1 << 16, routes=1 << 13, sum_bits=20)
 
 
 @pytest.mark.heavy
@@ -109,3 +109,27 @@ def test_a_failed_search_says_what_was_best() -> None:
     )
     with pytest.raises(MapperError, match=text):
         search_precision(given, SHAPE, options, AgreementLimits(1.0, 1.0, 1), (2, 3))
+
+
+def test_sums_hold_the_spikes_of_the_samples(tmp_path: Path) -> None:
+    """Inputs that spike many times per tick: sums of cores must not wrap."""
+    nir = pytest.importorskip("nir", reason="needs nir")
+    ones = np.ones(1)
+    graph = nir.NIRGraph(
+        nodes={
+            "input": nir.Input({"input": np.array([2])}),
+            "fc": nir.Linear(np.array([[1.0, 1.0]])),
+            "if": nir.IF(r=ones, v_threshold=1000 * ones),
+            "output": nir.Output({"output": np.array([1])}),
+        },
+        edges=[("input", "fc"), ("fc", "if"), ("if", "output")],
+    )
+    times = 1 << 12
+    np.savez(tmp_path / "s.npz", x=np.full((2, 10, 2), times))
+    found = compile_spikes(graph, SHAPE, tmp_path / "s.npz")
+    samples = samples_of(found.model, tmp_path / "s.npz")
+    run = run_integers(found.integers, found.model, samples)
+    assert run.spikes[1].tick.size == 20
+    network = found.integers.network
+    half = 1 << (found.integers.shape.sum_bits - 1)
+    assert np.abs(network.weight).sum() * times < half
