@@ -1,4 +1,4 @@
-"""Run a chip in Amaranth's simulator and return spikes and potentials."""
+"""Run a chip in Amaranth's simulator and return spikes and states."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hw.axons import Packed
 from hw.chip import ChipDesign
+from hw.core.network import STATE
 from hw.core.shape import DestinationTable
 from hw.errors import HwError, check_count
 from hw.integers import Int64Array, check_inputs
@@ -28,7 +29,8 @@ class ChipRun:
     """Result of a run.
 
     spikes : ndarray[bool], shape (ticks, neurons), by the ids of the network
-    potentials : ndarray[int64], shape (neurons,), after the last tick
+    states : ndarray[int64], shape (neurons, 3), after the last tick, with the fields
+        `hw.core.network.STATE`
     cycles : ndarray[int64], shape (ticks,), cycles per tick
     packets : packets that entered the mesh, including packets of the host
     heard : for each tick, the axons of packets to the host in order of arrival; empty if the chip
@@ -36,7 +38,7 @@ class ChipRun:
     """
 
     spikes: NDArray[np.bool_]
-    potentials: Int64Array
+    states: Int64Array
     cycles: Int64Array
     packets: int
     heard: list[list[int]]
@@ -117,7 +119,7 @@ class Host:
         self.chip, self.tables, self.packets, self.patience = chip, tables, packets, patience
         ticks = len(packets)
         self.spikes = np.zeros((ticks, tables.neurons), bool)
-        self.potentials = np.zeros(tables.neurons, np.int64)
+        self.states = np.zeros((tables.neurons, len(STATE)), np.int64)
         self.cycles = np.zeros(ticks, np.int64)
         self.sent = 0
         self.heard: list[list[int]] = [[] for _ in packets]
@@ -137,13 +139,14 @@ class Host:
             await self.cycle(ctx, tick)
             ctx.set(self.chip.tick, 0)
             self.cycles[tick] = 1 + await self.settle(ctx, tick)
-        self.read_potentials(ctx)
+        self.read_states(ctx)
 
-    def read_potentials(self, ctx: Any) -> None:
+    def read_states(self, ctx: Any) -> None:
         for core, tables in zip(self.chip.cores, self.tables.cores, strict=True):
-            memory = core.memories[DestinationTable.POTENTIALS]
+            memory = core.memories[DestinationTable.STATES]
             for number, neuron in enumerate(tables.neurons):
-                self.potentials[neuron] = ctx.get(memory[number])
+                word = ctx.get(memory[number])
+                self.states[neuron] = [word[name] for name in STATE]
 
     async def put_tables(self, ctx: Any) -> None:
         """Write all words of a core in one assignment, as the simulator settles after each."""
@@ -200,7 +203,7 @@ class Host:
         await ctx.tick()
 
     def result(self) -> ChipRun:
-        return ChipRun(self.spikes, self.potentials, self.cycles, self.sent, self.heard)
+        return ChipRun(self.spikes, self.states, self.cycles, self.sent, self.heard)
 
 
 def word_bits(shape: ShapeLike, row: Any) -> int:

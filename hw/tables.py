@@ -1,6 +1,7 @@
 """Memory contents of all cores, built from a network and a core for every neuron.
 
-Neurons, axons and routes are numbered as in hw/axons.py.
+Neurons, axons and routes are numbered as in hw/axons.py. Synapse lists of a core that are equal
+relative to their first neuron are stored once (hw/core/sharing.py).
 """
 
 from __future__ import annotations
@@ -14,9 +15,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.axons import Packed, map_axons, require_room
-from hw.core.network import SpikingNetwork
+from hw.core.network import DYNAMICS, STATE, VALUES, SpikingNetwork
 from hw.core.shape import CoreShape, DestinationTable
+from hw.core.sharing import SynapseRows, share_lists
 from hw.integers import Int64Array
+
+COLUMNS = {
+    "profiles": DYNAMICS,
+    "parameters": ("profile", *VALUES),
+    "states": STATE,
+    "routes": ("x", "y", "axon"),
+    "lists": ("first", "count", "base"),
+    "synapses": ("neuron", "weight", "delay"),
+}
+"""Columns of the lists of a core's tables, named as the fields of its memories' words."""
+_LISTS = {
+    DestinationTable.NEURONS: "parameters",
+    DestinationTable.STATES: "states",
+    DestinationTable.PROFILES: "profiles",
+    DestinationTable.ROUTES: "routes",
+    DestinationTable.AXONS: "lists",
+    DestinationTable.SYNAPSES: "synapses",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,25 +44,26 @@ class CoreTables:
     """The tables of one core.
 
     neurons : ids in the network of the neurons, by their number in the core, shape (used,)
-    parameters : threshold, bias, leak, subtract of each neuron, shape (used, 4)
-    potentials : potentials before the first tick, shape (used,)
+    profiles : the `DYNAMICS` that occur, in ascending order, shape (profiles, 6)
+    parameters : profile and `VALUES` of each neuron, shape (used, 5)
+    states : current, potential and refractory ticks before the first tick, shape (used, 3)
     route_indptr : routes of neuron i are rows route_indptr[i] .. route_indptr[i+1]-1 of `routes`
     routes : x, y, axon, shape (routes, 3)
     axons : ids in the network of the sources, by axon, shape (axons,)
-    synapse_indptr : synapses of axon i are rows synapse_indptr[i] .. synapse_indptr[i+1]-1 of
-        `synapses`
-    synapses : neuron in the core, weight, shape (synapses, 2)
+    lists : first synapse, number of synapses, and base of each axon, shape (axons, 3)
+    synapses : neuron minus base, weight, delay, shape (words, 3)
 
     All are ndarray[int64].
     """
 
     neurons: Int64Array
+    profiles: Int64Array
     parameters: Int64Array
-    potentials: Int64Array
+    states: Int64Array
     route_indptr: Int64Array
     routes: Int64Array
     axons: Int64Array
-    synapse_indptr: Int64Array
+    lists: Int64Array
     synapses: Int64Array
 
     @property
@@ -50,21 +71,19 @@ class CoreTables:
         """Number of neurons in the core."""
         return self.neurons.size
 
+    def columns(self, table: DestinationTable) -> dict[str, Int64Array]:
+        """Return the fields of the words of a memory, from address 0 on, each shape (words,)."""
+        if table == DestinationTable.FANOUTS:
+            count = np.diff(self.route_indptr)
+            return {"first": self.route_indptr[:-1] * (count > 0), "count": count}
+        name = _LISTS[table]
+        return dict(zip(COLUMNS[name], getattr(self, name).T, strict=True))
+
     def rows(self, table: DestinationTable) -> list[Any]:
         """Return the words of a memory, from address 0 on, in Amaranth's form."""
-        if table == DestinationTable.POTENTIALS:
-            words: list[Any] = self.potentials.tolist()
-            return words
-        if table == DestinationTable.FANOUTS:
-            return _heads(self.route_indptr)
-        if table == DestinationTable.AXONS:
-            return _heads(self.synapse_indptr)
-        names, rows = {
-            DestinationTable.NEURONS: (("threshold", "bias", "leak", "subtract"), self.parameters),
-            DestinationTable.ROUTES: (("x", "y", "axon"), self.routes),
-            DestinationTable.SYNAPSES: (("neuron", "weight"), self.synapses),
-        }[table]
-        return [dict(zip(names, row, strict=True)) for row in rows.tolist()]
+        columns = {name: values.tolist() for name, values in self.columns(table).items()}
+        rows = zip(*columns.values(), strict=True)
+        return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,34 +122,27 @@ def make_tables(
     """
     network.require_fit(shape)
     found = map_axons(network, core, (width, height), shape, watched)
-    # Synapses in the order of their axons, then of the network.
-    arranged = np.argsort(found.axon, kind="stable")
-    begins = np.searchsorted(found.axon[arranged], np.arange(found.axon_core.size + 1))
-    synapses = np.column_stack([found.local[network.target], network.weight])[arranged]
-    parameters = np.column_stack(
-        [network.threshold, network.bias, network.leaks(shape), network.subtract]
-    )
+    rows = SynapseRows(found.axon, found.local[network.target], network.weight, network.delay)
+    lists = share_lists(found.axon_core, rows, width * height)
+    dynamics = network.dynamics(shape)
+    values = np.column_stack([getattr(network, name) for name in VALUES])
+    states = np.column_stack([getattr(network, name) for name in STATE])
     tables = []
     for c, (a, b) in enumerate(pairwise(found.axon_first)):
         neurons = found.neurons_of(c)
+        profiles, profile = np.unique(dynamics[neurons], axis=0, return_inverse=True)
         tables.append(
             CoreTables(
                 neurons,
-                parameters[neurons],
-                network.potential[neurons],
+                profiles,
+                np.column_stack([profile.reshape(-1), values[neurons]]),
+                states[neurons],
                 *found.routes_of(neurons),
                 found.axon_source[a:b],
-                begins[a : b + 1] - begins[a],
-                synapses[begins[a] : begins[b]],
+                lists.heads[a:b],
+                lists.words[lists.first[c] : lists.first[c + 1]],
             )
         )
-    require_room(tables, width, shape, ("neurons", "axons", "routes", "synapses"))
+    require_room(tables, width, shape, ("neurons", "axons", "routes", "synapses", "profiles"))
     packets = found.input_packets(network.neurons)
     return ChipTables(width, height, shape, tuple(tables), packets)
-
-
-def _heads(indptr: Int64Array) -> list[Any]:
-    return [
-        {"first": first if end > first else 0, "count": end - first}
-        for first, end in pairwise(indptr.tolist())
-    ]

@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from chipsim.spiking.play import HostSpikes, SpikingRun
-from hw.cuba.network import SpikingNetwork
-from hw.cuba.shape import CoreShape
-from hw.cuba.tables import make_tables
+from hw.core.network import SpikingNetwork
+from hw.core.shape import CoreShape
+from hw.tables import make_tables
 from mapper.results.tables import columns
 from mapper.spiking.slots import Slots
 

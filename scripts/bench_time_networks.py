@@ -23,8 +23,9 @@ def _network(
         strength = rng.integers(10, 30, source.size)
         weight = np.where(source % 5 > 0, strength, -2 * strength)
     own = {
-        "threshold": rng.integers(180, 300, n), "leak": rng.integers(2, 6, n),
-        "bias": rng.integers(-4, 40, n), "subtract": rng.integers(0, 2, n),
+        "threshold": rng.integers(180, 300, n),
+        "potential_decay": 4096 - (4096 >> rng.integers(2, 6, n)),
+        "potential_bias": rng.integers(-4, 40, n), "subtract": rng.integers(0, 2, n),
         "potential": rng.integers(-50, 180, n),
     }  # fmt: skip
     return SpikingNetwork(n, source, target, weight, **(own | parameters))
@@ -77,7 +78,7 @@ def forward(sizes: tuple[int, ...], degree: int, seed: int) -> SpikingNetwork:
     bias = np.zeros(ends[-1], np.int64)
     bias[: sizes[0]] = rng.integers(20, 90, sizes[0])
     return _network(
-        rng, int(ends[-1]), source, target, rng.integers(10, 60, source.size), bias=bias
+        rng, int(ends[-1]), source, target, rng.integers(10, 60, source.size), potential_bias=bias
     )
 
 
@@ -91,7 +92,8 @@ def chain(layers: int, width: int, degree: int, seed: int) -> SpikingNetwork:
     potential[:width] = potential[n // 2 : n // 2 + width // 2] = 480
     weight = np.full(source.size, 52)
     return _network(
-        rng, n, source, target, weight, bias=0, potential=potential, threshold=220, leak=1,
+        rng, n, source, target, weight, potential_bias=0, potential=potential, threshold=220,
+        potential_decay=2048,
         subtract=0,
     )  # fmt: skip
 
@@ -113,7 +115,7 @@ def convolutional(side: int, channels: int, seed: int) -> SpikingNetwork:
     bias = np.zeros(ends[-1], np.int64)
     bias[: ends[1]] = rng.integers(0, 120, ends[1])
     weight = rng.integers(-20, 60, source.size)
-    return _network(rng, int(ends[-1]), source, target, weight, bias=bias)
+    return _network(rng, int(ends[-1]), source, target, weight, potential_bias=bias)
 
 
 def microcircuit(n: int, seed: int) -> SpikingNetwork:
@@ -131,7 +133,7 @@ def microcircuit(n: int, seed: int) -> SpikingNetwork:
     weight = np.where(excites, rng.integers(8, 16, source.size), -rng.integers(24, 48, source.size))
     drive = np.repeat([8, 20, 22, 26, 34, 36, 12, 34], sizes)
     bias = (drive * rng.random(ends[-1]) * 1.6).astype(np.int64)
-    return _network(rng, int(ends[-1]), source, target, weight, bias=bias)
+    return _network(rng, int(ends[-1]), source, target, weight, potential_bias=bias)
 
 
 NETWORKS: dict[str, Callable[[], SpikingNetwork]] = {

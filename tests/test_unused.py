@@ -43,8 +43,8 @@ REASONS = {
     "mapper.api.map_network": "for users of Python",
     **dict.fromkeys(
         (
-            "hw.cuba.arithmetic.simulate",
-            "hw.cuba.tables.make_tables",
+            "hw.core.arithmetic.simulate",
+            "hw.tables.make_tables",
             "mapper.spiking.agreement.PopulationAgreement.diverges",
             "mapper.spiking.pipeline.CompiledSpikes.trials",
             "mapper.spiking.pipeline.compile_spikes",

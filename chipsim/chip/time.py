@@ -46,7 +46,7 @@ class ChipTime:
     ] = 14.0
     barrier: Annotated[
         float, _cycles("of overhead per tick: its start, and the barrier at its end")
-    ] = 9.0
+    ] = 13.0
 
     tick: Annotated[
         float,

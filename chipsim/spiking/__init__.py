@@ -1,1 +1,1 @@
-"""Functional simulator of the spiking cores of `hw.cuba`: events, neuron updates, ticks."""
+"""Functional simulator of the spiking cores of `hw.core`: events, neuron updates, ticks."""

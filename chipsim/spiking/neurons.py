@@ -1,4 +1,4 @@
-"""Update of neurons in a tick: decay, integrate, compare, reset, as in hw/cuba/arithmetic.py.
+"""Update of neurons in a tick: decay, integrate, compare, reset, as in hw/core/arithmetic.py.
 
 Parameters and states are stored in blocks of neurons, field after field, so that the distance of
 two fields is a constant and the update of a block compiles to vector instructions.
@@ -29,7 +29,7 @@ FIRES, SATURATES = 1, 2
 
 
 class NeuronWidths(NamedTuple):
-    """Widths of a core's numbers in bits, as in `hw.cuba.shape.CoreShape`."""
+    """Widths of a core's numbers in bits, as in `hw.core.shape.CoreShape`."""
 
     state_bits: int
     decay_bits: int

@@ -1,9 +1,9 @@
-"""A core: integrate-and-fire neurons, their synapses, and the routes of their spikes.
+"""A core: spiking neurons with currents, their synapses, and the routes of their spikes.
 
 Data sheet: docs/core.md. In a tick the core updates its neurons one by one, and sends for each
 neuron that spikes one packet to every core that it has synapses in. The weights of packets that
-arrive are added up for the next tick. Receiving never waits for sending, so a network that delivers
-every packet cannot deadlock on its cores.
+arrive are added up for the next ticks, by the delays of the synapses. Receiving never waits for
+sending, so a network that delivers every packet cannot deadlock on its cores.
 """
 
 from __future__ import annotations
@@ -93,9 +93,11 @@ class Core(wiring.Component):
         for part in (sweep, sender, receiver, accumulator):
             wiring.connect(m, wiring.flipped(self.load), part.load)
 
-        phase = Signal()  # the bank of sums that weights are added to
+        slot = Signal(shape.slot_bits, init=shape.delay_slots - 1)  # of the sums of the last tick
         with m.If(self.tick):
-            m.d.sync += phase.eq(~phase)
+            m.d.sync += slot.eq(slot + 1)
+        with m.If(self.load.valid & (self.load.payload.table == DestinationTable.USED)):
+            m.d.sync += slot.eq(shape.delay_slots - 1)
         # Inputs from the network arrive late in a cycle, and memories are far: add a register.
         arrived = Signal()
         with m.If(self.incoming.ready):
@@ -106,12 +108,11 @@ class Core(wiring.Component):
         m.d.comb += [
             receiver.keys.valid.eq(arrived),
             self.incoming.ready.eq(~arrived | receiver.keys.ready),
-            accumulator.phase.eq(phase),
+            accumulator.slot.eq(slot),
+            accumulator.base.eq(receiver.base),
             accumulator.read.eq(sweep.sums),
             accumulator.neuron.eq(sweep.neuron),
             accumulator.hold.eq(sweep.hold),
-            accumulator.clear.eq(sweep.clear),
-            accumulator.cleared.eq(sweep.cleared),
             sweep.sum.eq(accumulator.sum),
             sweep.start.eq(self.tick),
             self.fired.payload.eq(sweep.spikes.payload),

@@ -9,8 +9,8 @@ idle. One entry leaves per cycle while the receiver is ready, without a gap betw
 lists; an empty list takes one cycle.
 
 State: the head at the read port and the one in the following register, whose lists have not
-started; the next entry to read and the number of remaining entries; and the entry at the output,
-which the read port of its memory holds until it is accepted.
+started; the next entry to read, the number of remaining entries, and the base of their list; and
+the entry at the output, which the read port of its memory holds until it is accepted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from hw.strobe import strobe
 class ListReader(wiring.Component):
     """List reader: `keys` in, `entries` out, `busy`, and `load` for words of the two memories.
 
-    `busy` is 1 from the cycle after a key was accepted until its last entry has left.
+    `busy` is 1 from the cycle after a key was accepted until its last entry has left. If heads have
+    a `base`, there is a port `base`: that of the list with the entry at `entries`.
 
     heads, rows : the tables among `memories` of the heads, with `first` and `count`, and of entries
     """
@@ -38,6 +39,7 @@ class ListReader(wiring.Component):
     keys: stream.Interface
     entries: stream.Interface
     busy: Signal
+    base: Signal
     load: Any
 
     def __init__(
@@ -45,14 +47,17 @@ class ListReader(wiring.Component):
     ) -> None:
         self.memories, self.heads, self.rows = memories, heads, rows
         keys = exact_log2(memories[heads].depth)
-        super().__init__(
-            {
-                "keys": In(stream.Signature(unsigned(keys))),
-                "entries": Out(stream.Signature(memories[rows].shape)),
-                "busy": Out(1),
-                "load": In(strobe(shape.load)),
-            }
-        )
+        members: dict[str, Any] = {
+            "keys": In(stream.Signature(unsigned(keys))),
+            "entries": Out(stream.Signature(memories[rows].shape)),
+            "busy": Out(1),
+            "load": In(strobe(shape.load)),
+        }
+        layout: Any = memories[heads].shape
+        self._based = "base" in layout.members
+        if self._based:
+            members["base"] = Out(layout["base"].shape)
+        super().__init__(members)
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -86,6 +91,9 @@ class ListReader(wiring.Component):
             m.d.sync += [known.eq(looked), head.eq(heads.data)]
         with m.If(issue):
             m.d.sync += [row.eq(rows.addr + 1), left.eq(remain - 1), running.eq(remain != 1)]
+        if self._based:
+            with m.If(begin):
+                m.d.sync += self.base.eq(head.base)
         with m.If(free):
             m.d.sync += self.entries.valid.eq(issue)
         return m

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hw.tables import CoreTables
 
 Memories = dict[DestinationTable, MemoryData]
-"""Word shape, depth and initial contents of each table of a core."""
+"""Word shape, depth and initial contents of each table of a core except its sums."""
 
 
 def memories_of(shape: CoreShape, tables: CoreTables | None = None) -> Memories:
@@ -24,6 +24,7 @@ def memories_of(shape: CoreShape, tables: CoreTables | None = None) -> Memories:
             shape=word, depth=depth, init=[] if tables is None else tables.rows(table)
         )
         for table, (word, depth) in shape.memories.items()
+        if table != DestinationTable.SUMS
     }
 
 

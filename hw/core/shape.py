@@ -17,14 +17,18 @@ _LIMITS = {  # minimum and maximum of every field of CoreShape
     "axons": (2, 1 << 20),
     "routes": (2, 1 << 24),
     "synapses": (2, 1 << 24),
-    "potential_bits": (2, 32),
+    "profiles": (2, 1 << 10),
+    "delay_slots": (2, 64),
+    "state_bits": (2, 32),
+    "decay_bits": (1, 16),
     "weight_bits": (2, 32),
     "sum_bits": (2, 48),
-    "leak_bits": (1, 5),
+    "shift_bits": (1, 5),
+    "refractory_bits": (1, 16),
     "x_bits": (1, 16),
     "y_bits": (1, 16),
 }
-_DEPTHS = ("neurons", "axons", "routes", "synapses")
+_DEPTHS = ("neurons", "axons", "routes", "synapses", "profiles", "delay_slots")
 
 
 class DestinationTable(IntEnum):
@@ -32,11 +36,13 @@ class DestinationTable(IntEnum):
 
     USED = 0
     NEURONS = 1
-    POTENTIALS = 2
+    STATES = 2
     FANOUTS = 3
     ROUTES = 4
     AXONS = 5
     SYNAPSES = 6
+    PROFILES = 7
+    SUMS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +52,15 @@ class CoreShape:
     neurons : neurons per core
     axons : axons per core, each with a list of synapses
     routes : total number of (neuron, destination core) pairs
-    synapses : total number of synapses
-    potential_bits : bits of a potential, a threshold, and a bias (signed)
+    synapses : words of synapse lists; axons with equal lists share one
+    profiles : sets of dynamics (decays, shift, reset mode, refractory ticks), shared by neurons
+    delay_slots : sums per neuron; a synapse has a delay of up to `delay_slots` - 2 ticks
+    state_bits : bits of a current, potential, threshold, reset value, and bias (signed)
+    decay_bits : fraction bits of a decay factor
     weight_bits : bits of a synapse's weight (signed)
     sum_bits : bits of the sum of all weights that reach a neuron in a tick (signed)
-    leak_bits : bits of a neuron's leak
+    shift_bits : bits of the left shift of a sum
+    refractory_bits : bits of the number of ticks for which a neuron stays at its reset value
     x_bits, y_bits : bits of the destination of a packet
 
     Depths are powers of two, so every address that a packet can hold is in the memory.
@@ -60,10 +70,14 @@ class CoreShape:
     axons: int = 1024
     routes: int = 2048
     synapses: int = 8192
-    potential_bits: int = 16
+    profiles: int = 64
+    delay_slots: int = 2
+    state_bits: int = 24
+    decay_bits: int = 12
     weight_bits: int = 8
     sum_bits: int = 16
-    leak_bits: int = 4
+    shift_bits: int = 4
+    refractory_bits: int = 6
     x_bits: int = 4
     y_bits: int = 4
 
@@ -84,25 +98,34 @@ class CoreShape:
             )
 
     @property
+    def longest_delay(self) -> int:
+        """Ticks by which a synapse may be later than one without a delay."""
+        return self.delay_slots - 2
+
+    @property
+    def unity(self) -> int:
+        """The decay factor that leaves a value unchanged."""
+        return 1 << self.decay_bits
+
+    @property
     def neuron_bits(self) -> int:
         return exact_log2(self.neurons)
+
+    @property
+    def slot_bits(self) -> int:
+        return exact_log2(self.delay_slots)
 
     @property
     def axon_bits(self) -> int:
         return exact_log2(self.axons)
 
     @property
-    def no_leak(self) -> int:
-        """The leak value that leaves a potential unchanged."""
-        return (1 << self.leak_bits) - 1
-
-    @property
     def packet(self) -> Packet:
         return packet_layout(self.x_bits, self.y_bits, self.axon_bits)
 
     @property
-    def potential(self) -> Shape:
-        return signed(self.potential_bits)
+    def state(self) -> Shape:
+        return signed(self.state_bits)
 
     @property
     def sum(self) -> Shape:
@@ -110,41 +133,75 @@ class CoreShape:
 
     @property
     def neuron(self) -> data.StructLayout:
-        """A word of the neuron memory: the parameters of a neuron."""
+        """A word of the neuron memory: the profile and the own parameters of a neuron."""
         return data.StructLayout(
             {
-                "threshold": self.potential,
-                "bias": self.potential,
-                "leak": unsigned(self.leak_bits),
-                "subtract": unsigned(1),
+                "profile": exact_log2(self.profiles),
+                "threshold": self.state,
+                "reset": self.state,
+                "current_bias": self.state,
+                "potential_bias": self.state,
             }
+        )
+
+    @property
+    def profile(self) -> data.StructLayout:
+        """A word of the profile memory: dynamics that neurons share."""
+        return data.StructLayout(
+            {
+                "current_decay": unsigned(self.decay_bits + 1),
+                "potential_decay": unsigned(self.decay_bits + 1),
+                "shift": unsigned(self.shift_bits),
+                "refractory": unsigned(self.refractory_bits),
+                "subtract": unsigned(1),
+                "silent": unsigned(1),
+            }
+        )
+
+    @property
+    def neuron_state(self) -> data.StructLayout:
+        """A word of the state memory."""
+        return data.StructLayout(
+            {"current": self.state, "potential": self.state, "waits": self.refractory_bits}
         )
 
     @property
     def fanout(self) -> data.StructLayout:
         """A word of the fan-out memory: start and number of a neuron's routes."""
-        return _list_layout(self.routes)
+        return data.StructLayout(_list_fields(self.routes))
 
     @property
     def axon(self) -> data.StructLayout:
-        """A word of the axon memory: start and number of an axon's synapses."""
-        return _list_layout(self.synapses)
+        """A word of the axon memory: the list of an axon, and the base added to its neurons."""
+        return data.StructLayout({**_list_fields(self.synapses), "base": self.neuron_bits})
 
     @property
     def synapse(self) -> data.StructLayout:
-        """A word of the synapse memory."""
-        return data.StructLayout({"neuron": self.neuron_bits, "weight": signed(self.weight_bits)})
+        """A word of the synapse memory: target less the base of the axon, weight, and delay."""
+        return data.StructLayout(
+            {
+                "neuron": self.neuron_bits,
+                "weight": signed(self.weight_bits),
+                "delay": self.slot_bits,
+            }
+        )
+
+    def sum_addresses(self, used: int) -> list[int]:
+        """Return the addresses of all sums of a core's first `used` neurons."""
+        return [s * self.neurons + n for s in range(self.delay_slots) for n in range(used)]
 
     @property
     def memories(self) -> dict[DestinationTable, tuple[data.StructLayout | Shape, int]]:
         """Word shape and number of words of every memory that can be loaded."""
         return {
             DestinationTable.NEURONS: (self.neuron, self.neurons),
-            DestinationTable.POTENTIALS: (self.potential, self.neurons),
+            DestinationTable.STATES: (self.neuron_state, self.neurons),
             DestinationTable.FANOUTS: (self.fanout, self.neurons),
             DestinationTable.ROUTES: (self.packet, self.routes),
             DestinationTable.AXONS: (self.axon, self.axons),
             DestinationTable.SYNAPSES: (self.synapse, self.synapses),
+            DestinationTable.PROFILES: (self.profile, self.profiles),
+            DestinationTable.SUMS: (self.sum, self.delay_slots * self.neurons),
         }
 
     @property
@@ -162,10 +219,12 @@ class CoreShape:
         )
 
 
-DEEPEST = CoreShape(**{name: _LIMITS[name][1] for name in _DEPTHS})
+DEEPEST = CoreShape(
+    **{name: _LIMITS[name][1] for name in ("neurons", "axons", "routes", "synapses")}
+)
 """The largest memories: for runs without hardware, where every network must fit."""
 
 
-def _list_layout(entries: int) -> data.StructLayout:
-    """Return the layout of a list: first entry and count in a memory of `entries`."""
-    return data.StructLayout({"first": exact_log2(entries), "count": exact_log2(entries) + 1})
+def _list_fields(entries: int) -> dict[str, int]:
+    """Return the fields of a list: first entry and count in a memory of `entries`."""
+    return {"first": exact_log2(entries), "count": exact_log2(entries) + 1}

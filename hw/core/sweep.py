@@ -1,13 +1,13 @@
 """The sweep of a tick over the neurons of a core.
 
-One neuron enters per cycle. The first stage reads its parameters, potential and sum; the update
-takes `hw.core.neuron.STAGES` cycles; the last stage writes its potential and clears its sum. A
-neuron that spikes leaves through `spikes`; while that is not accepted, all stages stall.
+One neuron enters per cycle. The first stage reads its parameters, state and sum; the update takes
+`hw.core.neuron.STAGES` cycles, and reads the profile of the neuron; the last stage writes its
+state. A neuron that spikes leaves through `spikes`; while that is not accepted, all stages stall.
 
 Timing: a sweep over n neurons takes n + LATENCY cycles, from the cycle after `start`, plus one for
 every cycle in which a spike waits.
 
-State: the two memories, and the number of neurons in use; the next neuron to enter and whether
+State: the three memories, and the number of neurons in use; the next neuron to enter and whether
 there is one; for each stage after the first whether it holds a neuron, and the neuron in the last.
 """
 
@@ -37,10 +37,10 @@ class Sweep(wiring.Component):
     sums, neuron : request the sum of a neuron
     hold : captures the last requested sum
     sum : the last captured sum
-    clear, cleared : set the sum of a neuron to zero
     spikes : stream of neurons that spike
     busy : a sweep is in progress
-    load : words for the memories of parameters and potentials, and the number of neurons in use
+    load : words for the memories of parameters, states and profiles, and the number of neurons in
+        use
 
     used : the register with that number
     """
@@ -50,8 +50,6 @@ class Sweep(wiring.Component):
     neuron: Signal
     hold: Signal
     sum: Signal
-    clear: Signal
-    cleared: Signal
     spikes: stream.Interface
     busy: Signal
     load: Any
@@ -66,8 +64,6 @@ class Sweep(wiring.Component):
                 "neuron": Out(bits),
                 "hold": Out(1),
                 "sum": In(shape.sum),
-                "clear": Out(1),
-                "cleared": Out(bits),
                 "spikes": Out(stream.Signature(bits)),
                 "busy": Out(1),
                 "load": In(strobe(shape.load)),
@@ -77,14 +73,15 @@ class Sweep(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         parameters: Any = loaded_memory(m, self.memories, DestinationTable.NEURONS, self.load)
-        m.submodules.potentials = memory = Memory(
-            self.memories[DestinationTable.POTENTIALS], attrs=NO_RW_CHECK
+        profiles: Any = loaded_memory(m, self.memories, DestinationTable.PROFILES, self.load)
+        m.submodules.states = memory = Memory(
+            self.memories[DestinationTable.STATES], attrs=NO_RW_CHECK
         )
-        potentials: Any = memory.read_port()
+        states: Any = memory.read_port()
         write: Any = memory.write_port()
         word = self.load.payload
         takes, updated = Signal(), Signal(self.shape.neuron_bits)
-        m.d.comb += takes.eq(self.load.valid & (word.table == DestinationTable.POTENTIALS))
+        m.d.comb += takes.eq(self.load.valid & (word.table == DestinationTable.STATES))
         with m.If(self.load.valid & (word.table == DestinationTable.USED)):
             m.d.sync += self.used.eq(word.data)
 
@@ -93,25 +90,26 @@ class Sweep(wiring.Component):
         stages = Signal(LATENCY)  # which stages after the first hold a neuron
         m.d.comb += [
             update.moves.eq(moves),
-            update.potential.eq(potentials.data),
+            update.state.eq(states.data),
             update.parameters.eq(parameters.data),
             update.sum.eq(self.sum),
+            update.profile.eq(profiles.data),
+            profiles.addr.eq(update.number),
+            profiles.en.eq(moves),
             self.spikes.payload.eq(updated),
             self.spikes.valid.eq(stages[-1] & update.fires),
             moves.eq(~self.spikes.valid | self.spikes.ready),
             reads.eq(entering & moves),
             parameters.addr.eq(self.neuron),
             parameters.en.eq(reads),
-            potentials.addr.eq(self.neuron),
-            potentials.en.eq(reads),
+            states.addr.eq(self.neuron),
+            states.en.eq(reads),
             self.sums.eq(reads),
             self.hold.eq(moves),
             ends.eq(stages[-1] & moves),
             write.addr.eq(Mux(takes, word.address, updated)),
             write.data.eq(Mux(takes, word.data, update.after)),
             write.en.eq(ends | takes),
-            self.clear.eq(ends),
-            self.cleared.eq(updated),
             self.busy.eq(entering | stages.any()),
         ]
         with m.If(moves):

@@ -54,10 +54,14 @@ CORE_OPTIONS = {  # fields of `CoreShape`
     "neurons": "neurons per core (default: from the chip)",
     "routes": f"(neuron, target core) pairs (default: chip, or {ROUTES_FOR_EACH} per neuron)",
     "synapses": f"synapses per core (default: chip, or {SYNAPSES_FOR_EACH} per neuron)",
-    "potential_bits": "bits of potential, threshold and bias (default: 16)",
+    "profiles": "sets of neuron dynamics (default: 64)",
+    "delay_slots": "sums per neuron, longest delay plus 2 (default: 2)",
+    "state_bits": "bits of current, potential, threshold and bias (default: 24)",
+    "decay_bits": "fraction bits of a decay (default: 12)",
     "weight_bits": "bits of a weight (default: 8)",
     "sum_bits": "bits of a sum of weights (default: 16)",
-    "leak_bits": "bits of a leak (default: 4)",
+    "shift_bits": "bits of the left shift of a sum (default: 4)",
+    "refractory_bits": "bits of refractory ticks (default: 6)",
 }
 
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 CORE_OPTIONS = (
-    "axon_bits", "neurons", "routes", "synapses", "potential_bits", "weight_bits", "sum_bits",
-    "leak_bits",
+    "axon_bits", "neurons", "routes", "synapses", "profiles", "delay_slots", "state_bits",
+    "decay_bits", "weight_bits", "sum_bits", "shift_bits", "refractory_bits",
 )  # fmt: skip
 """Sizes of a core of the hardware, as in `mapper hw`."""
-WIDTHS = ("potential_bits", "weight_bits", "sum_bits", "leak_bits")
+WIDTHS = ("state_bits", "decay_bits", "weight_bits", "sum_bits", "shift_bits")
 """Bit widths of the core's numbers."""
 NEURON_OPTIONS = ("threshold", "leak", "bias", "reset", "tick_length", "quantise", "magnitudes")
 """Neuron behaviour that the network lacks or cores do not support."""

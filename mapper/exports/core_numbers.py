@@ -3,8 +3,10 @@
 Every neuron has a separate scale, a power of two, for its potential, threshold and bias and the
 weights of its incoming synapses; scaling changes no spike. The scale is 1 if that gives integers,
 else the least one that does, if the cores have enough bits. Otherwise, and only if the user allows
-it, numbers are rounded: the scale is then the largest one that fits. Leaks are powers of two; if
-the user allows it, they are rounded to the nearest one.
+it, numbers are rounded: the scale is then the largest one that fits. Decays are multiples of
+2^-decay_bits; if the user allows it, they are rounded to the nearest one. Neurons that decay keep
+fractions of their currents and potentials: these, thresholds and biases have `shift` more bits than
+weights, as many as their words can hold.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.core.network import NO_LEAK, SpikingNetwork
+from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
 from mapper.errors import MapperError
 from mapper.exports.model import Floats, Int64, NeuronModel
@@ -28,7 +30,8 @@ class CoreNumbers:
     """A model as computed by cores.
 
     network : with integer parameters
-    exponent : ndarray[int64], shape (neurons,): a number of a neuron is the real one times 2^this
+    exponent : ndarray[int64], shape (neurons,): a weight of a neuron is the real one times 2^this;
+        thresholds, biases and states have `network.shift` bits more
     inputs : neurons that spike only on external input, shape (neurons,)
     losses : parts of the model and of its network that were rounded or left out
     """
@@ -48,7 +51,8 @@ def core_numbers(model: NeuronModel, shape: CoreShape, quantise: bool, where: st
     """
     silent = ~np.isfinite(model.threshold)
     threshold = np.where(silent, 0.0, model.threshold)
-    leak, inexact = _leaks(model.decay, shape)
+    kept = [_decays(lost, shape) for lost in (model.current_decay, model.decay)]
+    inexact = kept[0][1] | kept[1][1]
     exact = _least_exponents(model, threshold)
     room = _largest_exponents(model, threshold, shape)
     rounded = exact > room
@@ -56,20 +60,20 @@ def core_numbers(model: NeuronModel, shape: CoreShape, quantise: bool, where: st
         f"{count:,} {what}"
         for count, what in (
             (int(rounded.sum()), "neurons have numbers beyond the bits of a core"),
-            (int(inexact.sum()), "neurons have a leak that is not a power of two"),
-            *((loss.count, "neurons have synaptic currents") for loss in _currents(model)),
+            (int(inexact.sum()), f"neurons have a decay that is no multiple of 1/{shape.unity}"),
         )
         if count
     ]
     if reasons and not quantise:
         raise MapperError(
             f"{where}: cores cannot compute this model exactly: {', '.join(reasons)}; widen "
-            "their words (--weight-bits, --potential-bits), or round it with --quantise"
+            "their words (--weight-bits, --state-bits, --decay-bits), or round it with --quantise"
         )
     exponent = np.where(rounded, room, np.maximum(exact, np.minimum(room, 0)))
     weight = _rounded(model, exponent, shape)
-    scale = np.exp2(exponent)
-    top = 2.0 ** (shape.potential_bits - 1) - 1
+    shift = _fractions(model, threshold, weight, exponent, shape)
+    scale = np.exp2(exponent + shift)
+    top = 2.0 ** (shape.state_bits - 1) - 1
     real = threshold * scale
     # the least number above a threshold, or the least one not below it
     level = np.floor(real) + 1 if model.strict else np.ceil(real)
@@ -78,7 +82,7 @@ def core_numbers(model: NeuronModel, shape: CoreShape, quantise: bool, where: st
     if model.subtract:
         level = np.rint(real)
         if model.strict:  # potentials one lower reach a threshold where others exceed it
-            late = ~silent & (leak != NO_LEAK)
+            late = ~silent & (model.decay > 0)
             potential -= ~silent & ~late
     numbers = SpikingNetwork(
         model.neurons,
@@ -86,12 +90,16 @@ def core_numbers(model: NeuronModel, shape: CoreShape, quantise: bool, where: st
         model.target,
         weight.astype(np.int64),
         threshold=np.where(silent, top, level).astype(np.int64),
-        leak=leak,
-        bias=np.rint(model.bias * scale).astype(np.int64),
+        current_decay=kept[0][0],
+        potential_decay=kept[1][0],
+        current_bias=np.rint(model.current_bias * scale).astype(np.int64),
+        potential_bias=np.rint(model.bias * scale).astype(np.int64),
+        shift=shift,
         subtract=np.full(model.neurons, int(model.subtract)),
+        silent=silent.astype(np.int64),
         potential=potential.astype(np.int64),
     )
-    losses = [*model.losses, *_losses(model, numbers, scale, rounded, inexact, shape)]
+    losses = [*model.losses, *_losses(model, numbers, np.exp2(exponent), rounded, shape)]
     if late.any():
         count = int(late.sum())
         text = f"no strict thresholds: {count:,} neurons with a leak spike at the threshold"
@@ -116,22 +124,35 @@ def _rounded(model: NeuronModel, exponent: Int64, shape: CoreShape) -> Floats:
         exponent[over] -= 1
 
 
-def _currents(model: NeuronModel) -> list[Loss]:
-    return [loss for loss in model.losses if loss.kind == "currents"]
+def _decays(lost: Floats, shape: CoreShape) -> tuple[Int64, NDArray[np.bool_]]:
+    """Return the decay factors of a part that is lost per tick, and where they differ from it."""
+    real = (1 - lost) * shape.unity
+    factor = np.rint(real)
+    return factor.astype(np.int64), factor != real
 
 
-def _leaks(decay: Floats, shape: CoreShape) -> tuple[Int64, NDArray[np.bool_]]:
-    """Return the shifts of the leaks, and where they differ from the decay; shape (neurons,)."""
-    with np.errstate(divide="ignore"):
-        shift = np.rint(-np.log2(decay))
-    none = decay == 0
-    leak = np.where(none, NO_LEAK, np.clip(shift, 0, shape.no_leak - 1)).astype(np.int64)
-    return leak, ~none & (0.5 ** np.maximum(leak, 0) != decay)
+def _fractions(
+    model: NeuronModel, threshold: Floats, weight: Floats, exponent: Int64, shape: CoreShape
+) -> Int64:
+    """Return the fraction bits of currents and potentials, shape (neurons,).
+
+    Only neurons that decay need some. A word holds the threshold, the biases, the initial potential
+    and the largest sum of a tick, each with one bit to spare.
+    """
+    decays = (model.decay > 0) & (model.decay < 1) | (model.current_decay < 1)
+    own = [threshold, model.current_bias, model.bias, model.potential]
+    largest = np.maximum.reduce([np.abs(one) for one in own]) * np.exp2(exponent)
+    for part in (np.maximum(weight, 0), np.maximum(-weight, 0)):
+        total = np.bincount(model.target, part, minlength=model.neurons)
+        largest = np.maximum(largest, total)
+    room = shape.state_bits - 2 - np.ceil(np.log2(np.maximum(largest, 1) + 1))
+    most = (1 << shape.shift_bits) - 1
+    return np.where(decays, np.clip(room, 0, most), 0).astype(np.int64)
 
 
 def _least_exponents(model: NeuronModel, threshold: Floats) -> Int64:
     """Return the least power of two that makes all numbers of a neuron integers."""
-    own = [_fraction_bits(model.bias), _fraction_bits(model.potential)]
+    own = [_fraction_bits(one) for one in (model.current_bias, model.bias, model.potential)]
     if model.subtract:  # otherwise a threshold between two integers is equivalent to the next one
         own.append(_fraction_bits(threshold))
     found = np.maximum.reduce(own)
@@ -158,8 +179,9 @@ def _largest_exponents(model: NeuronModel, threshold: Floats, shape: CoreShape) 
     for sign, part in enumerate(signs):
         np.maximum.at(largest[sign], model.target, part)
         np.add.at(total[sign], model.target, part)
-    potential = np.maximum.reduce([np.abs(threshold), np.abs(model.bias), np.abs(model.potential)])
-    half = [2.0 ** (bits - 1) for bits in (shape.weight_bits, shape.potential_bits, shape.sum_bits)]
+    own = [threshold, model.current_bias, model.bias, model.potential]
+    potential = np.maximum.reduce([np.abs(one) for one in own])
+    half = [2.0 ** (bits - 1) for bits in (shape.weight_bits, shape.state_bits, shape.sum_bits)]
     with np.errstate(divide="ignore"):
         room = np.minimum.reduce([
             (half[0] - 1) / largest[0],
@@ -177,24 +199,26 @@ def _losses(
     numbers: SpikingNetwork,
     scale: Floats,
     rounded: NDArray[np.bool_],
-    inexact: NDArray[np.bool_],
     shape: CoreShape,
 ) -> list[Loss]:
-    """Return the changes by rounding, counted."""
+    """Return the changes by rounding, counted; scale : of the weights of each neuron."""
     found = []
-    if inexact.any():
-        count = int(inexact.sum())
-        worst = np.abs(0.5 ** numbers.leaks(shape) / np.where(model.decay > 0, model.decay, 1) - 1)
+    factors = numbers.dynamics(shape)[:, :2] / shape.unity
+    lost = np.column_stack([model.current_decay, model.decay])
+    off = np.abs(1 - factors - lost)
+    inexact = int(np.count_nonzero(off.any(axis=1)))
+    if inexact:
         text = (
-            f"no leaks other than powers of two: {count:,} neurons changed by up to "
-            f"{worst[inexact].max():.1%}"
+            f"decays in steps of 1/{shape.unity}: {inexact:,} neurons changed by up to "
+            f"{np.max(off / np.where(lost > 0, lost, 1)):.2%}"
         )
-        found.append(Loss("leaks", count, text))
-    leak = numbers.leaks(shape)
-    floors = int(np.count_nonzero((leak > 0) & (leak < shape.no_leak)))
-    if floors:
-        text = f"no fractions of potentials: leaks of {floors:,} neurons round down in every tick"
-        found.append(Loss("leak_rounding", floors, text))
+        found.append(Loss("decays", inexact, text))
+    rounds = int(np.count_nonzero(((factors > 0) & (factors < 1)).any(axis=1)))
+    if rounds:
+        text = (
+            f"few fractions of states: those of {rounds:,} neurons round towards zero in every tick"
+        )
+        found.append(Loss("decay_rounding", rounds, text))
     if not rounded.any():
         return found
     real = model.weight * scale[model.target]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 DEFAULT_AXON_BITS = 10
 ROUTES_FOR_EACH = 8  # routes, and synapses, per neuron if the chip has no limit
 SYNAPSES_FOR_EACH = 32
+_MESH = ("x_bits", "y_bits")  # fields of `CoreShape` that belong to the mesh
 
 
 def describe_mesh(
@@ -76,9 +78,6 @@ def describe_core(shape: CoreShape) -> dict[str, int]:
     from amaranth.hdl import Shape
 
     loaded = sum(Shape.cast(word).width * depth for word, depth in shape.memories.values())
-    sums = 2 * shape.neurons * shape.sum_bits
-    sizes = [
-        "neurons", "axons", "routes", "synapses",
-        "potential_bits", "weight_bits", "sum_bits", "leak_bits",
-    ]  # fmt: skip
-    return {name: getattr(shape, name) for name in sizes} | {"memory_bits": loaded + sums}
+    copies = 2 * shape.delay_slots * shape.neurons * shape.sum_bits  # a sum takes three words
+    sizes = {name: value for name, value in asdict(shape).items() if name not in _MESH}
+    return sizes | {"memory_bits": loaded + copies}

@@ -2,12 +2,12 @@
 
 The file is one JSON object::
 
-    {"schema": 1, "width": 4, "height": 4, "shape": {fields of hw.core.shape.CoreShape},
+    {"schema": 2, "width": 4, "height": 4, "shape": {fields of hw.core.shape.CoreShape},
      "load_port": {"table": [0, 3], "address": [3, 9], "data": [12, 40]},
      "weights": "as stored", "left_out": {},
      "cores": [{"core": 0, "x": 0, "y": 0, "neurons": [...], "axons": [...], "fields": {...},
-                "parameters": [...], "potentials": [...], "route_indptr": [...], "routes": [...],
-                "synapse_indptr": [...], "synapses": [...], "load": "0a3 1f0 ..."}, ...]}
+                "profiles": [...], "parameters": [...], "states": [...], "route_indptr": [...],
+                "routes": [...], "lists": [...], "synapses": [...], "load": "0a3 1f0 ..."}, ...]}
 
 `weights` and `left_out` describe the weights of the synapses, see `mapper.exports.synaptic`. The
 lists are the fields of `hw.tables.CoreTables`, core by core in order of their ids. `load` has the
@@ -23,13 +23,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from amaranth.hdl import Shape
 from msgspec import to_builtins
 from numpy.typing import NDArray
 
 from hw.core.shape import CoreShape, DestinationTable
 from hw.errors import HwError
-from hw.tables import CoreTables
+from hw.tables import COLUMNS, CoreTables
 from mapper.errors import MapperError
 from mapper.exports.base import NEURON_OPTIONS, MappedRun
 from mapper.exports.core_shape import core_shape, describe_mesh
@@ -38,13 +37,8 @@ from mapper.exports.synaptic import synaptic_weights
 from mapper.exports.tables_file import CoreTable, TableFields, TablesHead
 from storage.files import PartialFile
 
-_LISTS = ("neurons", "axons", "parameters", "potentials", "route_indptr", "routes",
-          "synapse_indptr", "synapses")  # fmt: skip
-_FIELDS = {
-    "parameters": ["threshold", "bias", "leak", "subtract"],
-    "routes": ["x", "y", "axon"],
-    "synapses": ["neuron", "weight"],
-}
+_LISTS = ("neurons", "axons", "profiles", "parameters", "states", "route_indptr", "routes",
+          "lists", "synapses")  # fmt: skip
 
 
 def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
@@ -64,12 +58,12 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
         raise MapperError(f"{run.folder}: {error}") from error
     weights = synaptic_weights(run.network, bool(neuron.get("magnitudes"))).weights
     head = TablesHead(
-        schema=1,
+        schema=2,
         width=tables.width,
         height=tables.height,
         shape=asdict(shape),
         load_port={name: (field.offset, field.width) for name, field in shape.load},
-        fields=TableFields(**_FIELDS),
+        fields=TableFields(**{name: list(columns) for name, columns in COLUMNS.items()}),
         weights=weights,
         left_out={loss.kind: loss.count for loss in numbers.losses},
         inputs=np.flatnonzero(numbers.inputs).tolist(),
@@ -101,44 +95,23 @@ def load_words(tables: CoreTables, shape: CoreShape) -> NDArray[Any]:
 
     ndarray of uint64, or of Python integers if they are wider.
     """
-    heads = {
-        DestinationTable.FANOUTS: _heads(tables.route_indptr),
-        DestinationTable.AXONS: _heads(tables.synapse_indptr),
-    }
-    plain = {
-        DestinationTable.NEURONS: tables.parameters,
-        DestinationTable.ROUTES: tables.routes,
-        DestinationTable.SYNAPSES: tables.synapses,
-    }
-    names = {
-        DestinationTable.NEURONS: _FIELDS["parameters"],
-        DestinationTable.ROUTES: _FIELDS["routes"],
-        DestinationTable.SYNAPSES: _FIELDS["synapses"],
-    }
     kind: Any = np.uint64 if shape.load.size <= 64 else object
-    parts = [
-        _pack(
-            shape.load, {"table": DestinationTable.USED, "address": 0, "data": tables.used}, 1, kind
-        )
-    ]
+
+    def written(table: DestinationTable, address: Any, data: Any, rows: int) -> NDArray[Any]:
+        word = {"table": int(table), "address": address, "data": data}
+        return _pack(shape.load, word, rows, kind)
+
+    parts = [written(DestinationTable.USED, 0, tables.used, 1)]
     for table, (layout, _) in shape.memories.items():
-        if table == DestinationTable.POTENTIALS:
-            rows = tables.potentials.size
-            data = _pack_one(tables.potentials, 0, Shape.cast(layout).width, kind)
+        if table == DestinationTable.SUMS:
+            cleared = np.array(shape.sum_addresses(tables.used), np.int64)
+            parts.append(written(table, cleared, 0, cleared.size))
         else:
-            columns = heads[table] if table in heads else plain[table]
-            fields = names.get(table, ["first", "count"])
-            rows = columns.shape[0]
-            data = _pack(layout, dict(zip(fields, columns.T, strict=True)), rows, kind)
-        word = {"table": int(table), "address": np.arange(rows), "data": data}
-        parts.append(_pack(shape.load, word, rows, kind))
+            columns = tables.columns(table)
+            rows = len(next(iter(columns.values())))
+            data = _pack(layout, columns, rows, kind)
+            parts.append(written(table, np.arange(rows), data, rows))
     return np.concatenate(parts)
-
-
-def _heads(indptr: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return first entry and number of entries of each list; an empty one begins at 0."""
-    count = np.diff(indptr)
-    return np.column_stack([np.where(count > 0, indptr[:-1], 0), count])
 
 
 def _pack(layout: Any, columns: dict[str, Any], rows: int, kind: Any) -> NDArray[Any]:

@@ -21,7 +21,7 @@ from hw.errors import HwError
 from hw.tables import ChipTables, make_tables
 from mapper.errors import MapperError, UsageError
 from mapper.exports.core_numbers import CoreNumbers, core_numbers
-from mapper.exports.model import PARAMETERS, SUBTRACT, read_model
+from mapper.exports.model import SUBTRACT, read_model
 from mapper.exports.synaptic import synaptic_weights
 from mapper.results.mapping_file import load_mapping, load_relays, mapping_in
 from mapper.results.output import read_report
@@ -53,7 +53,12 @@ def core_network(network: NetworkFile, shape: CoreShape, options: dict[str, Any]
                 "weights; leave it out"
             )
     magnitudes = bool(options.get("magnitudes"))
-    neuron = {name: options[name] for name in PARAMETERS if name in options}
+    neuron = {"threshold": options["threshold"], "potential_bias": options.get("bias", 0)}
+    if (leak := options.get("leak")) is not None:
+        if leak > shape.decay_bits:
+            raise UsageError(f"--leak {leak}: cores of {shape.decay_bits}-bit decays have leaks of "
+                             f"0 to {shape.decay_bits}")  # fmt: skip
+        neuron["potential_decay"] = shape.unity - (shape.unity >> leak)
     if options.get("reset") == SUBTRACT:
         neuron["subtract"] = 1
     spiking = read_spiking(network.path, magnitudes=magnitudes, **neuron)

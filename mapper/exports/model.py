@@ -1,11 +1,12 @@
 """A network as the model of its author: weights and neuron dynamics per tick, in real numbers.
 
 Time advances in ticks, as on the hardware (docs/core.md). A neuron with a time constant tau loses
-tick / tau of its potential per tick. For neurons without one (kinds I and IF) time is counted in
-ticks: a spike of weight w charges the neuron by r w. Potentials are relative to the reset
-potential, so every reset is to zero. A neuron spikes if its potential is above the threshold
-(`strict`), as defined by NIR, or at least at it, as on the hardware with a threshold given by the
-user.
+tick / tau of its potential per tick, and one with tau_syn tick / tau_syn of its synaptic current,
+which spikes charge and which charges the potential. For neurons without time constants (kinds I and
+IF) time is counted in ticks: a spike of weight w charges the neuron by r w. Potentials are relative
+to the reset potential, so every reset is to zero. A neuron spikes if its potential is above the
+threshold (`strict`), as defined by NIR, or at least at it, as on the hardware with a threshold
+given by the user.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ class NeuronModel:
     """Neurons and synapses, of shape (neurons,) and (synapses,).
 
     source, target, weight : a spike of the source charges the target by its weight, one tick later
-    decay : part of the potential that is lost per tick, 0 .. 1
-    bias : charge per tick
+    current_decay, decay : part of the current and of the potential that is lost per tick, 0 .. 1;
+        a current_decay of 1 means that weights charge the potential at once
+    current_bias, bias : charge of the current and of the potential per tick
     threshold : infinite if a neuron never spikes
     potential : before the first tick
     strict : whether a neuron spikes only above its threshold
@@ -51,7 +53,9 @@ class NeuronModel:
     source: Int64
     target: Int64
     weight: Floats
+    current_decay: Floats
     decay: Floats
+    current_bias: Floats
     bias: Floats
     threshold: Floats
     potential: Floats
@@ -87,8 +91,9 @@ def read_model(network: NetworkFile, options: dict[str, Any]) -> NeuronModel:
     n = network.vertices
     source, target, weight = _synapses(network)
     return NeuronModel(
-        source, target, weight,
+        source, target, weight, np.ones(n),
         np.full(n, 0.0 if options.get("leak") is None else 0.5 ** options["leak"]),
+        np.zeros(n),
         np.full(n, float(options.get("bias", 0))),
         np.full(n, float(options["threshold"])),
         np.zeros(n), False, subtract, np.zeros(n, np.bool_), (),
@@ -105,17 +110,13 @@ def _of_neurons(
             f"{network.path}: its neurons have time constants (the shortest is {tau:g}); give the "
             "length of a tick in their unit with --tick-length"
         )
-    decay, charge = np.zeros(network.vertices), values["r"] * values["w_in"]
-    if tick is not None and leaky.any():
-        share = np.divide(tick, values["tau"], out=np.zeros_like(decay), where=values["tau"] > 0)
-        wrong = np.flatnonzero(leaky & ((values["tau"] <= 0) | (share > 1)))
-        if wrong.size:
-            raise MapperError(
-                f"{network.path}: a tick of {tick:g} is longer than the time constant "
-                f"{values['tau'][wrong[0]]:g} of neuron {wrong[0]} ({wrong.size} neurons); give a "
-                "shorter --tick-length"
-            )
-        decay[leaky], charge[leaky] = share[leaky], charge[leaky] * share[leaky]
+    none, charge = np.zeros(network.vertices), values["r"] * values["w_in"]
+    decay, current_decay = none.copy(), none + 1
+    currents = neurons.of_kind(*CURRENTS)
+    if tick is not None:
+        decay[leaky] = _share(network, values["tau"], leaky, tick)
+        current_decay[currents] = _share(network, values["tau_syn"], currents, tick)
+        charge = charge * np.where(leaky, decay, 1.0) * current_decay
     decay[neurons.of_kind(*MEMORYLESS)] = 1.0
     reset = np.zeros_like(decay) if subtract else values["v_reset"]
     threshold = np.where(neurons.of_kind(*SILENT), np.inf, values["v_threshold"] - reset)
@@ -124,31 +125,39 @@ def _of_neurons(
         source,
         target,
         weight * charge[target],
+        current_decay,
         decay,
-        charge * values["bias"] + decay * (values["v_leak"] - reset),
+        np.where(currents, charge * values["bias"], 0.0),
+        np.where(currents, 0.0, charge * values["bias"]) + decay * (values["v_leak"] - reset),
         threshold,
         -reset,
         True,
         subtract,
         neurons.of_kind("Input"),
-        tuple(_losses(network, neurons)),
+        tuple(_losses(network)),
     )
 
 
-def _losses(network: NetworkFile, neurons: Neurons) -> list[Loss]:
-    """Return model features that no core supports, whatever its sizes."""
-    found = []
-    currents = int(np.count_nonzero(neurons.of_kind(*CURRENTS)))
-    if currents:
-        text = (
-            f"no synaptic currents: left out for {currents:,} neurons ({', '.join(CURRENTS)}), "
-            "the charge of a spike arrives at once"
+def _share(network: NetworkFile, tau: Floats, where: NDArray[np.bool_], tick: float) -> Floats:
+    """Return tick / tau of the neurons in `where`; raise `MapperError` if it is not in 0 .. 1."""
+    known = tau[where]
+    share = np.divide(tick, known, out=np.full(known.size, np.inf), where=known > 0)
+    wrong = np.flatnonzero(share > 1)
+    if wrong.size:
+        raise MapperError(
+            f"{network.path}: a tick of {tick:g} is longer than the time constant "
+            f"{known[wrong[0]]:g} of neuron {np.flatnonzero(where)[wrong[0]]} ({wrong.size} "
+            "neurons); give a shorter --tick-length"
         )
-        found.append(Loss("currents", currents, text))
+    return share
+
+
+def _losses(network: NetworkFile) -> list[Loss]:
+    """Return model features that the import left out."""
     delays = int(network.meta.provenance.get("delays_left_out", 0))
-    if delays:
-        found.append(Loss("delays", delays, f"no delays: {delays:,} left out by the import"))
-    return found
+    if not delays:
+        return []
+    return [Loss("delays", delays, f"no delays: {delays:,} left out by the import")]
 
 
 def _synapses(network: NetworkFile) -> tuple[Int64, Int64, Floats]:

@@ -168,7 +168,8 @@ def _modelled(run: MappedRun, options: dict[str, Any], losses: list[Loss]) -> _W
         network = numbers.network
         for start in range(0, network.source.size, LINES):
             part = slice(start, start + LINES)
-            rows = network.source[part], network.target[part], network.weight[part]
+            target = network.target[part]
+            rows = network.source[part], target, network.weight[part] << network.shift[target]
             for some, form in ((rows[2] >= 0, _YAML_EDGE), (rows[2] < 0, _YAML_NEGATIVE)):
                 text = render_edges(rows[0][some], rows[1][some], np.abs(rows[2][some]), UNIT)
                 yield _EDGE.sub(form, text)

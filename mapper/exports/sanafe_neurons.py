@@ -1,17 +1,15 @@
 """Hardware neurons as SANA-FE neurons: the same spikes from its leaky integrate-and-fire model.
 
-Its model (LoihiLifModel of SANA-FE 2.2) differs from the cores' model (docs/core.md) in four ways:
-potentials are multiples of 1/64, truncated towards zero after each leak; a neuron spikes above the
-threshold, not at it; there is no leak in the first tick; nothing saturates. So an integer of a core
-is written as that many 64ths, with these changes:
+Its model (LoihiLifModel of SANA-FE 2.2) has no synaptic currents, and differs from the cores' model
+(docs/core.md) in three ways: a neuron spikes above the threshold, not at it; there is no leak in
+the first tick; nothing saturates. Potentials are multiples of 1/64, truncated towards zero after
+each leak, as in the cores. So an integer of a core is written as that many 64ths, with these
+changes:
 
-* Thresholds are half a unit lower. A reset by subtraction subtracts the threshold, so there
-  potentials are one unit higher instead: v + 1 is above t exactly if v is at least t.
-* The leak v - (v >> k) rounds up, truncation towards zero rounds positive values down. A potential
-  that is always higher by c = 1 + m 2^k leaks to the core's potential plus c - (1 + m) (the
-  fraction that c adds, 1 - 2^-k, turns rounding down into rounding up), so 1 + m is added to the
-  bias. It is exact if m is large enough to keep all potentials nonnegative; a reset by subtraction
-  requires m = 0, which is exact from -1 up.
+* Thresholds are half a unit lower. A reset by subtraction subtracts the threshold, so potentials
+  are one unit higher instead where they do not leak: v + 1 is above t exactly if v is at least t.
+  Where they leak, v + 1 would round otherwise, so the neuron spikes a unit above its threshold.
+* Initial potentials have already leaked once.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.core.network import NO_LEAK
+from hw.core.arithmetic import decayed
 from hw.core.shape import CoreShape
 from mapper.exports.core_numbers import CoreNumbers
 from storage.formats.losses import Loss
@@ -46,32 +44,29 @@ class LifNeurons(NamedTuple):
 def lif_neurons(numbers: CoreNumbers, shape: CoreShape) -> tuple[LifNeurons, list[Loss]]:
     """Convert the neurons of a network of cores of a shape; return them with the losses."""
     network = numbers.network
-    leak = np.full(network.neurons, NO_LEAK) if network.leak is None else network.leak
-    keeps, leaks = leak == NO_LEAK, leak > 0
-    soft = (network.subtract == 1) & (leak != 0)  # neurons without memory are reset anyway
-    shift = np.maximum(leak, 0)
-    half = 1 << (shape.potential_bits - 1)
-    m = np.where(leaks & ~soft, -(-half >> shift), 0)
-    offset = np.where(leaks, 1 + (m << shift), np.where(keeps & soft, 1, 0))
-    more = np.where(leaks, 1 + m, 0)
-    leaked = np.where(keeps, network.potential, network.potential - (network.potential >> shift))
+    kept = network.dynamics(shape)[:, 1]
+    soft = (network.subtract == 1) & (kept > 0)  # neurons without memory are reset anyway
+    offset = np.where(soft & (kept == shape.unity), 1, 0)
+    potential = decayed(network.potential, kept, shape.decay_bits)
     threshold = np.where(soft, network.threshold, network.threshold + offset - 0.5)
+    bias = network.current_bias + network.potential_bias
     found = LifNeurons(
         threshold=threshold.astype(np.float64) * UNIT,
-        bias=(network.bias + more).astype(np.float64) * UNIT,
-        leak_decay=np.where(keeps, 1.0, 1 - np.ldexp(1.0, -shift)).astype(np.float64),
-        reset=np.where(soft, 0, offset).astype(np.float64) * UNIT,
-        potential=(leaked + offset - more).astype(np.float64) * UNIT,
+        bias=bias.astype(np.float64) * UNIT,
+        leak_decay=kept / shape.unity,
+        reset=network.reset.astype(np.float64) * UNIT,
+        potential=(potential + offset).astype(np.float64) * UNIT,
         soft=soft,
     )
-    inhibited = np.zeros(network.neurons, np.bool_)
-    inhibited[network.target[network.weight < 0]] = True
-    rough = int(np.count_nonzero(leaks & soft & (inhibited | (network.bias < 0))))
-    text = (
-        f"no leak that rounds up: negative potentials of {rough:,} neurons with reset by "
-        "subtraction round the other way"
-    )
-    return found, [Loss("leak_below_zero", rough, text)] if rough else []
+    late = int(np.count_nonzero(soft & (kept < shape.unity)))
+    currents = int(np.count_nonzero(network.current_decay))
+    losses = [
+        Loss("at_threshold", late, f"no threshold that {late:,} leaking neurons with reset by "
+             "subtraction can reach: they spike above it"),
+        Loss("currents", currents, f"no synaptic currents: left out for {currents:,} neurons, the "
+             "charge of a spike arrives at once"),
+    ]  # fmt: skip
+    return found, [loss for loss in losses if loss.count]
 
 
 def neuron_lines(neurons: LifNeurons, unit: Int64) -> str:

@@ -8,16 +8,23 @@ from msgspec import Meta, Struct
 
 from storage.typed import Whole
 
-Parameters = tuple[int, int, Whole, Annotated[int, Meta(ge=0, le=1)]]
+Bit = Annotated[int, Meta(ge=0, le=1)]
+Profile = tuple[Whole, Whole, Whole, Whole, Bit, Bit]
+Parameters = tuple[Whole, int, int, int, int]
+State = tuple[int, int, Whole]
 Route = tuple[Whole, Whole, Whole]
-Synapse = tuple[Whole, int]
+SynapseList = tuple[Whole, Whole, Whole]
+Synapse = tuple[Whole, int, Whole]
 
 
 class TableFields(Struct):
     """Names of the columns of each list."""
 
+    profiles: list[str]
     parameters: list[str]
+    states: list[str]
     routes: list[str]
+    lists: list[str]
     synapses: list[str]
 
 
@@ -31,10 +38,21 @@ class CoreTable(Struct):
         list[Whole], Meta(description="ids in the network, by their number in the core")
     ]
     axons: Annotated[list[Whole], Meta(description="ids in the network of the sources, by axon")]
-    parameters: Annotated[
-        list[Parameters], Meta(description="of each neuron: threshold, bias, leak, subtract")
+    profiles: Annotated[
+        list[Profile],
+        Meta(
+            description="dynamics that neurons share: current_decay, potential_decay, shift, "
+            "refractory, subtract, silent"
+        ),
     ]
-    potentials: Annotated[list[int], Meta(description="of each neuron, before the first tick")]
+    parameters: Annotated[
+        list[Parameters],
+        Meta(description="of each neuron: profile, threshold, reset, current_bias, potential_bias"),
+    ]
+    states: Annotated[
+        list[State],
+        Meta(description="of each neuron, before the first tick: current, potential, waits"),
+    ]
     route_indptr: Annotated[
         list[Whole],
         Meta(description="routes of neuron i: rows route_indptr[i] to route_indptr[i+1] - 1"),
@@ -42,16 +60,23 @@ class CoreTable(Struct):
     routes: Annotated[
         list[Route], Meta(description="a packet for each spike: x, y of a core, and its axon")
     ]
-    synapse_indptr: Annotated[
-        list[Whole],
+    lists: Annotated[
+        list[SynapseList],
         Meta(
-            description="synapses of axon i are rows synapse_indptr[i] to synapse_indptr[i+1] - 1"
+            description="of each axon: first synapse, number of synapses, and the base that is "
+            "added to their neurons"
         ),
     ]
-    synapses: Annotated[list[Synapse], Meta(description="neuron in the core, signed weight")]
+    synapses: Annotated[
+        list[Synapse],
+        Meta(description="neuron in the core less the base, signed weight, delay in ticks"),
+    ]
     exponents: Annotated[
         list[int],
-        Meta(description="of each neuron: number = round(number of the model times 2^exponent)"),
+        Meta(
+            description="of each neuron: weight = round(weight of the model times 2^exponent); "
+            "thresholds, biases and states have `shift` bits more"
+        ),
     ]
     load: Annotated[str, Meta(description="words for the load port in hexadecimal, in write order")]
 
@@ -59,7 +84,7 @@ class CoreTable(Struct):
 class TablesHead(Struct):
     """Fields common to all cores."""
 
-    schema: Literal[1]
+    schema: Literal[2]
     width: Annotated[Whole, Meta(description="columns of the mesh")]
     height: Annotated[Whole, Meta(description="rows of the mesh")]
     shape: Annotated[

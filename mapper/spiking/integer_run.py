@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from hw.cuba.arithmetic import NeuronStates, update
-from hw.cuba.network import DYNAMICS, STATE, VALUES, SpikingNetwork
-from hw.cuba.shape import CoreShape
+from hw.core.arithmetic import NeuronStates, update
+from hw.core.network import DYNAMICS, STATE, VALUES, SpikingNetwork
+from hw.core.shape import CoreShape
 from hw.integers import wrap
 from mapper.spiking.integers import IntegerModel
 from mapper.spiking.model import Floats, SpikingModel

@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from hw.cuba.network import SpikingNetwork
-from hw.cuba.shape import CoreShape
+from hw.core.network import SpikingNetwork
+from hw.core.shape import CoreShape
 from mapper.errors import DoesNotFitError, UsageError
 from mapper.spiking.model import Floats, NeuronDynamics, SpikingModel
 from mapper.spiking.scales import (

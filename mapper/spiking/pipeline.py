@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hw.cuba.shape import CoreShape
+from hw.core.shape import CoreShape
 from mapper.errors import MapperError
 from mapper.spiking.discretise import ResetMode, model_of_graph
 from mapper.spiking.integers import IntegerModel, IntegerOptions, MeasuredActivity, to_integers

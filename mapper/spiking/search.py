@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from hw.cuba.shape import CoreShape
+from hw.core.shape import CoreShape
 from mapper.errors import MapperError
 from mapper.spiking.agreement import (
     OutputAgreement,

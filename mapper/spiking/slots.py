@@ -14,7 +14,7 @@ from chipsim.spiking.neurons import PARAMETERS, STATES, NeuronWidths, blocks_of
 from chipsim.spiking.play import SpikingCores
 from chipsim.ticks.routes import core_routes, tree_routes
 from chipsim.ticks.state import Routes
-from hw.cuba.tables import ChipTables, CoreTables
+from hw.tables import ChipTables, CoreTables
 
 Int64 = NDArray[np.int64]
 

@@ -12,13 +12,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.cuba.shape import CoreShape
+from hw.core.shape import CoreShape
 
 Int64Array = NDArray[np.int64]
 
 
 class LateNeurons(NamedTuple):
-    """Parameters of neurons as in `hw.cuba.network.SpikingNetwork`, each of shape (neurons,).
+    """Parameters of neurons as in `hw.core.network.SpikingNetwork`, each of shape (neurons,).
 
     latency : ticks before the first tick of the model
     origin : potential that stands for 0

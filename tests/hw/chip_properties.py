@@ -14,8 +14,8 @@ from hw.core.shape import CoreShape, DestinationTable
 from tests.hw.properties import COUNT, Harness
 
 SMALL = CoreShape(
-    neurons=2, axons=2, routes=2, synapses=2, potential_bits=2, weight_bits=2, sum_bits=2,
-    leak_bits=1, x_bits=1, y_bits=1,
+    neurons=2, axons=2, routes=2, synapses=2, profiles=2, state_bits=2, decay_bits=1,
+    weight_bits=2, sum_bits=2, shift_bits=1, refractory_bits=1, x_bits=1, y_bits=1,
 )  # fmt: skip
 NODES = 2
 

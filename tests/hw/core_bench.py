@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from amaranth.sim import Simulator
 
 from hw.core.core import Core
+from hw.core.network import STATE
 from hw.core.shape import CoreShape, DestinationTable
 from hw.run import word_bits
 from hw.tables import CoreTables
@@ -17,14 +18,25 @@ from hw.tables import CoreTables
 Packet = tuple[int, int, int]  # x, y, axon
 
 
+def port_words(tables: CoreTables, shape: CoreShape) -> Iterator[tuple[DestinationTable, int, int]]:
+    """Yield table, address and word of all that the host writes to load a core."""
+    yield DestinationTable.USED, 0, tables.used
+    for table, (layout, _) in shape.memories.items():
+        if table == DestinationTable.SUMS:
+            yield from ((table, address, 0) for address in shape.sum_addresses(tables.used))
+        else:
+            for address, row in enumerate(tables.rows(table)):
+                yield table, address, word_bits(layout, row)
+
+
 @dataclass
 class Observed:
-    """Spikes, packets and cycles before the first tick and per tick; final potentials."""
+    """Spikes, packets and cycles before the first tick and per tick; final states."""
 
     fired: list[list[int]]
     sent: list[list[Packet]]
     cycles: list[int]
-    potentials: list[int]
+    states: list[list[int]]
 
 
 class CoreBench:
@@ -44,15 +56,17 @@ class CoreBench:
         arrivals: Sequence[Sequence[int]],
         rng: np.random.Generator,
         patience: float = 0.5,
+        again: bool = False,
     ) -> Observed:
         """Run one tick for each list of `arrivals` except the first, which comes before any tick.
 
         arrivals : axons that others send to, until the next tick starts
         position : packets of the core to this x and y come back to it
         patience : share of cycles in which the bench accepts and offers packets
+        again : run everything, and then load the core and run once more
         """
         self.tables, self.position, self.arrivals = tables, position, arrivals
-        self.rng, self.patience = rng, patience
+        self.rng, self.patience, self.runs = rng, patience, 1 + again
         self.observed = Observed([], [], [], [])
         if self.ran:
             self.simulator.reset()
@@ -61,20 +75,20 @@ class CoreBench:
         return self.observed
 
     async def _bench(self, ctx: Any) -> None:
-        await self._load(ctx)
-        for tick, axons in enumerate(self.arrivals):
-            ctx.set(self.core.tick, tick > 0)
-            await self._settle(ctx, list(axons))
-        memory = self.core.memories[DestinationTable.POTENTIALS]
-        self.observed.potentials = [ctx.get(memory[n]) for n in range(self.tables.used)]
+        for _ in range(self.runs):
+            self.observed = Observed([], [], [], [])
+            await self._load(ctx)
+            for tick, axons in enumerate(self.arrivals):
+                ctx.set(self.core.tick, tick > 0)
+                await self._settle(ctx, list(axons))
+        memory = self.core.memories[DestinationTable.STATES]
+        for number in range(self.tables.used):
+            word = ctx.get(memory[number])
+            self.observed.states.append([word[name] for name in STATE])
 
     async def _load(self, ctx: Any) -> None:
         load = self.core.load
-        words = [(DestinationTable.USED, 0, self.tables.used)]
-        for table, (shape, _) in self.core.shape.memories.items():
-            for address, row in enumerate(self.tables.rows(table)):
-                words.append((table, address, word_bits(shape, row)))
-        for table, address, word in words:
+        for table, address, word in port_words(self.tables, self.core.shape):
             ctx.set(load.payload, {"table": table, "address": address, "data": word})
             ctx.set(load.valid, 1)
             await ctx.tick()

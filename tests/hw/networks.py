@@ -13,8 +13,8 @@ from storage.store.network import RATE
 from storage.store.writer import NetworkWriter
 
 TINY = CoreShape(
-    neurons=8, axons=16, routes=32, synapses=64, potential_bits=8, weight_bits=5, sum_bits=9,
-    leak_bits=3, x_bits=2, y_bits=1,
+    neurons=8, axons=16, routes=32, synapses=64, profiles=8, delay_slots=4, state_bits=8,
+    decay_bits=4, weight_bits=5, sum_bits=9, shift_bits=2, refractory_bits=2, x_bits=2, y_bits=1,
 )  # fmt: skip
 """A core so small that random numbers reach the limits of all its words."""
 
@@ -23,22 +23,35 @@ def random_network(
     rng: np.random.Generator, neurons: int, synapses: int, shape: CoreShape, inputs: int = 2
 ) -> SpikingNetwork:
     """Return random parameters that fit the words of the core and cannot wrap a sum."""
-    half = 1 << (shape.potential_bits - 1)
+    half = 1 << (shape.state_bits - 1)
     most = 1 << (shape.weight_bits - 1)
     source = rng.integers(0, neurons + inputs, synapses)
     target = rng.integers(0, neurons, synapses)
     room = ((1 << (shape.sum_bits - 1)) - 1) // max(1, np.bincount(target).max(initial=0))
     assert room, "more synapses a neuron than the sums can hold"
+    kinds = int(rng.integers(1, shape.profiles + 1))  # of dynamics
+    kind = rng.integers(0, kinds, neurons)
+    decays = np.r_[0, shape.unity, shape.unity, rng.integers(0, shape.unity + 1, 3)]
+    ticks = (1 << shape.refractory_bits) - 1
     return SpikingNetwork(
         neurons,
         source,
         target,
         rng.integers(max(-most, -room), min(most - 1, room) + 1, synapses),
         threshold=rng.integers(-half // 8, half, neurons) >> rng.integers(0, 4, neurons),
-        leak=rng.integers(0, shape.no_leak, neurons) if rng.random() < 0.7 else None,
-        bias=rng.integers(-half, half, neurons) >> rng.integers(0, 6, neurons),
-        subtract=rng.integers(0, 2, neurons),
+        delay=rng.integers(0, shape.longest_delay + 1, synapses),
+        reset=rng.integers(-half, half, neurons) >> rng.integers(0, 6, neurons),
+        current_decay=rng.choice(decays, kinds)[kind],
+        potential_decay=rng.choice(decays, kinds)[kind] if rng.random() < 0.9 else None,
+        current_bias=rng.integers(-half, half, neurons) >> rng.integers(0, 8, neurons),
+        potential_bias=rng.integers(-half, half, neurons) >> rng.integers(0, 6, neurons),
+        shift=rng.integers(0, 1 << shape.shift_bits, kinds)[kind],
+        refractory=(rng.integers(0, ticks + 1, kinds) * rng.integers(0, 2, kinds))[kind],
+        subtract=rng.integers(0, 2, kinds)[kind],
+        silent=(rng.random(kinds) < 0.1).astype(np.int64)[kind],
+        current=rng.integers(-half, half, neurons),
         potential=rng.integers(-half, half, neurons),
+        waits=rng.integers(0, ticks + 1, neurons) * rng.integers(0, 2, neurons),
         inputs=inputs,
     )
 
@@ -72,8 +85,8 @@ def recurrent(neurons: int = 200, degree: int = 5, seed: int = 3) -> SpikingNetw
         rng.integers(0, neurons, source.size),
         np.where(excites, strength, -2 * strength),
         threshold=rng.integers(180, 300, neurons),
-        leak=rng.integers(2, 6, neurons),
-        bias=rng.integers(-4, 40, neurons),
+        potential_decay=4096 - (4096 >> rng.integers(2, 6, neurons)),
+        potential_bias=rng.integers(-4, 40, neurons),
         subtract=rng.integers(0, 2, neurons),
         potential=rng.integers(-50, 180, neurons),
     )
@@ -96,7 +109,7 @@ def layered(sizes: tuple[int, ...] = (9, 6, 3), inputs: int = 4, seed: int = 5) 
         target,
         rng.integers(-50, 120, source.size),
         threshold=100,
-        leak=np.full(neurons, 2),
+        potential_decay=3072,
         subtract=1,
         inputs=inputs,
     )

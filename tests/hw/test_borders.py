@@ -113,7 +113,7 @@ def test_two_chips_are_one(side: str, registers: int) -> None:
         whole = one_chip(*size).run(tables, TICKS, inputs)
         assert np.array_equal(run.spikes, whole.spikes)
         assert np.array_equal(run.spikes, simulate(network, shape, TICKS, inputs)[0])
-        assert np.array_equal(run.potentials, whole.potentials)
+        assert np.array_equal(run.states, whole.states)
         assert run.packets == whole.packets > 0
         if registers:
             assert run.cycles.sum() > whole.cycles.sum()

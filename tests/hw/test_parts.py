@@ -17,6 +17,7 @@ from hw.core.lists import ListReader
 from hw.core.loaded import memories_of
 from hw.core.network import SpikingNetwork
 from hw.core.shape import DestinationTable
+from hw.core.sweep import LATENCY as SWEEP_LATENCY
 from hw.errors import HwError
 from hw.tables import make_tables
 from tests.hw.networks import TINY
@@ -90,56 +91,73 @@ def test_lists_are_whole_and_in_order_for_any_receiver(seed: int) -> None:
     assert [entry for _, entry in found] == [entry for key in keys for entry in LISTS[key]]
 
 
-def test_sums_of_weights_in_every_cycle_and_their_banks() -> None:
-    """A weight in most cycles, also repeatedly for one neuron; sums wrap; banks are separate."""
+def test_sums_of_weights_in_every_cycle_and_their_slots() -> None:
+    """A weight in most cycles, also repeatedly for one sum; sums wrap; slots are separate."""
     dut: Any = Accumulator(TINY)
     rng = np.random.default_rng(1)
-    half = 1 << (TINY.sum_bits - 1)
+    slots, half = TINY.delay_slots, 1 << (TINY.sum_bits - 1)
+    expected = np.zeros((slots, 8), np.int64)
+    largest = 0
+
+    async def read(ctx: Any, neuron: int) -> int:
+        ctx.set(dut.read, 1)
+        ctx.set(dut.neuron, neuron)
+        await ctx.tick()
+        ctx.set(dut.read, 0)
+        await ctx.tick()  # not accepted yet
+        ctx.set(dut.hold, 1)
+        await ctx.tick()
+        ctx.set(dut.hold, 0)
+        return int(ctx.get(dut.sum))
 
     async def bench(ctx: Any) -> None:
-        for phase in (0, 1, 0):
-            ctx.set(dut.phase, phase)
-            total = [0] * 8
-            for n in range(120):
+        nonlocal largest
+        for slot in (3, 0, 1, 2, 3, 0):
+            ctx.set(dut.slot, slot)
+            await ctx.tick()
+            for neuron in range(8):
+                total = expected[slot, neuron]
+                assert await read(ctx, neuron) == (total + half) % (2 * half) - half
+                await ctx.tick()
+                assert ctx.get(dut.sum) == (total + half) % (2 * half) - half  # stays
+            largest = max(largest, int(np.abs(expected[slot]).max()))
+            expected[slot] = 0
+            for n in range(160):
                 neuron, weight = int(rng.choice([0, 0, 0, 1, 5])), int(rng.integers(-16, 16))
                 weight = 15 if neuron <= 1 else weight  # these overflow
-                ctx.set(dut.weights.payload, {"neuron": neuron, "weight": weight})
-                valid = n == 119 or bool(rng.random() < 0.8)
+                base, delay = int(rng.integers(0, 8)), int(rng.choice([0, 0, 1, 2]))
+                word = {"neuron": (neuron - base) % 8, "weight": weight, "delay": delay}
+                ctx.set(dut.weights.payload, word)
+                ctx.set(dut.base, base)
+                valid = n == 159 or bool(rng.random() < 0.8)
                 ctx.set(dut.weights.valid, valid)
-                total[neuron] += weight * valid
+                expected[(slot + 1 + delay) % slots, neuron] += weight * valid
                 await ctx.tick()
             ctx.set(dut.weights.valid, 0)
             for _ in range(3):
                 assert ctx.get(dut.busy)
                 await ctx.tick()
             assert not ctx.get(dut.busy)
-            ctx.set(dut.phase, 1 - phase)
-            await ctx.tick()
-            assert max(map(abs, total)) >= half
-            for neuron in range(8):
-                expected = (total[neuron] + half) % (2 * half) - half
-                for value in (expected, 0):  # the sum, then the cleared value
-                    ctx.set(dut.read, 1)
-                    ctx.set(dut.neuron, neuron)
-                    await ctx.tick()
-                    ctx.set(dut.read, 0)
-                    await ctx.tick()  # not accepted yet
-                    ctx.set(dut.hold, 1)
-                    await ctx.tick()
-                    ctx.set(dut.hold, 0)
-                    assert ctx.get(dut.sum) == value
-                    ctx.set(dut.cleared, neuron)
-                    ctx.set(dut.clear, 1)
-                    await ctx.tick()
-                    ctx.set(dut.clear, 0)
-                    await ctx.tick()
-                    assert ctx.get(dut.sum) == value
 
     run(dut, bench)
+    assert largest >= half
+
+
+def test_a_weight_that_reaches_the_slot_being_read_is_caught() -> None:
+    dut: Any = Accumulator(TINY)
+
+    async def bench(ctx: Any) -> None:
+        ctx.set(dut.weights.payload, {"neuron": 0, "weight": 1, "delay": TINY.delay_slots - 1})
+        ctx.set(dut.weights.valid, 1)
+        for _ in range(3):
+            await ctx.tick()
+
+    with pytest.raises(AssertionError, match="a weight is added to the slot that is read"):
+        run(dut, bench)
 
 
 @pytest.mark.parametrize("used", [0, 1, 5, 8])
-def test_a_tick_without_spikes_takes_one_cycle_per_neuron_plus_five(used: int) -> None:
+def test_a_tick_without_spikes_takes_one_cycle_per_neuron_plus_the_latency(used: int) -> None:
     count = max(used, 1)
     network = SpikingNetwork(count, [], [], [], threshold=9)  # type: ignore[arg-type]
     tables = make_tables(network, np.full(count, 0 if used else 1), 2, 1, TINY)
@@ -150,12 +168,12 @@ def test_a_tick_without_spikes_takes_one_cycle_per_neuron_plus_five(used: int) -
         ctx.set(dut.tick, 1)
         await ctx.tick()
         ctx.set(dut.tick, 0)
-        for _ in range(15):
+        for _ in range(25):
             busy.append(ctx.get(dut.busy))
             await ctx.tick()
 
     run(dut, bench)
-    assert sum(busy) == (used + 5 if used else 0)
+    assert sum(busy) == (used + SWEEP_LATENCY if used else 0)
     assert busy == sorted(busy, reverse=True)
 
 
@@ -182,6 +200,36 @@ def test_a_packet_keeps_the_core_busy_until_its_last_weight_is_in_the_sum() -> N
     run(dut, bench)
     # the packet, the head twice, three synapses, and the last addition, which takes three cycles
     assert busy == [0, *[1] * 9, 0, 0]
+
+
+def test_loaded_sums_count_by_their_slots() -> None:
+    """After any number of ticks: loading the number of neurons restarts the ring of slots."""
+    network = SpikingNetwork(1, [], [], [], threshold=9)  # type: ignore[arg-type]
+    dut: Any = Core(TINY, make_tables(network, np.zeros(1, int), 1, 1, TINY).cores[0])
+    fired = []
+
+    async def bench(ctx: Any) -> None:
+        for ticks, slot in ((3, 0), (4, 2), (4, 3)):
+            for table, address, word in (
+                (DestinationTable.USED, 0, 1),
+                *((DestinationTable.SUMS, n, 0) for n in TINY.sum_addresses(1)),
+                (DestinationTable.SUMS, slot * TINY.neurons, 9),
+            ):
+                ctx.set(dut.load.payload, {"table": table, "address": address, "data": word})
+                ctx.set(dut.load.valid, 1)
+                await ctx.tick()
+            ctx.set(dut.load.valid, 0)
+            for tick in range(ticks):
+                ctx.set(dut.tick, 1)
+                await ctx.tick()
+                ctx.set(dut.tick, 0)
+                for _ in range(15):
+                    if ctx.get(dut.fired.valid):
+                        fired.append((slot, tick))
+                    await ctx.tick()
+
+    run(dut, bench)
+    assert fired == [(0, 0), (2, 2), (3, 3)]
 
 
 def test_a_tick_while_the_core_is_busy_is_caught() -> None:

@@ -20,8 +20,8 @@ SHAPE = replace(TINY, x_bits=2, y_bits=2)
 ROOMY = replace(SHAPE, neurons=64, axons=256, routes=512, synapses=512, sum_bits=12)
 
 
-def synapses_of(tables: ChipTables) -> list[tuple[int, int, int]]:
-    """Return (source, target, weight) of every synapse, by following each packet to its end."""
+def synapses_of(tables: ChipTables) -> list[tuple[int, int, int, int]]:
+    """Return (source, target, weight, delay) of every synapse, following each packet."""
     found = []
     neurons = tables.neurons
     sent = [
@@ -38,9 +38,11 @@ def synapses_of(tables: ChipTables) -> list[tuple[int, int, int]]:
     for source, (x, y, axon) in sent:
         core = tables.cores[y * tables.width + x]
         assert core.axons[axon] == source
-        a, b = core.synapse_indptr[axon : axon + 2]
-        assert b > a, "a packet for nothing"
-        found += [(source, int(core.neurons[n]), w) for n, w in core.synapses[a:b].tolist()]
+        first, count, base = core.lists[axon].tolist()
+        assert count > 0, "a packet for nothing"
+        for n, weight, delay in core.synapses[first : first + count].tolist():
+            target = (base + n) % tables.shape.neurons
+            found.append((source, int(core.neurons[target]), weight, delay))
     assert sum(core.axons.size for core in tables.cores) == len(sent), "an axon without packets"
     return sorted(found)
 
@@ -53,12 +55,15 @@ def test_every_synapse_is_reached_by_one_packet(seed: int, n: int, width: int, h
     )
     core = rng.integers(0, width * height, n)
     tables = make_tables(network, core, width, height, ROOMY)
-    given_ones = zip(network.source, network.target, network.weight, strict=True)
-    assert synapses_of(tables) == sorted((int(a), int(b), int(w)) for a, b, w in given_ones)
+    columns = (network.source, network.target, network.weight, network.delay)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    assert synapses_of(tables) == sorted(rows)
     for number, part in enumerate(tables.cores):
         assert part.neurons.tolist() == np.flatnonzero(core == number).tolist()
-        assert part.potentials.tolist() == network.potential[part.neurons].tolist()
-        assert part.parameters[:, 0].tolist() == network.threshold[part.neurons].tolist()
+        assert part.states[:, 1].tolist() == network.potential[part.neurons].tolist()
+        assert part.parameters[:, 1].tolist() == network.threshold[part.neurons].tolist()
+        dynamics = network.dynamics(ROOMY)[part.neurons]
+        assert part.profiles[part.parameters[:, 0]].tolist() == dynamics.tolist()
 
 
 def star(leaves: int) -> SpikingNetwork:
@@ -70,24 +75,27 @@ def star(leaves: int) -> SpikingNetwork:
 
 
 def test_by_hand() -> None:
-    """Three neurons on cores 2, 0, 2 of a 2x2 chip; one of two inputs is used."""
+    """Three neurons on cores 2, 0, 2 of a 2x2 chip; one of two inputs is used.
+
+    Lists hold neurons relative to their smallest: that of input 4 begins at neuron 1.
+    """
     network = SpikingNetwork(
         3, [0, 0, 0, 4, 2, 0], [1, 2, 0, 2, 1, 2], [5, -6, 7, 8, 9, 10], threshold=3, inputs=2,
-        bias=[1, 2, 3],
+        potential_bias=[1, 2, 3],
     )  # type: ignore[arg-type]  # fmt: skip
     tables = make_tables(network, np.array([2, 0, 2]), 2, 2, SHAPE)
     first, empty, third = tables.cores[0], tables.cores[1], tables.cores[2]
     assert first.neurons.tolist() == [1]
     assert first.axons.tolist() == [0, 2]
-    assert first.synapses.tolist() == [[0, 5], [0, 9]]
+    assert first.synapses.tolist() == [[0, 5, 0], [0, 9, 0]]
     assert first.routes.tolist() == []
     assert third.neurons.tolist() == [0, 2]
-    assert third.parameters[:, 1].tolist() == [1, 3]
+    assert third.parameters[:, 4].tolist() == [1, 3]
     assert third.routes.tolist() == [[0, 0, 0], [0, 1, 0], [0, 0, 1]]
     assert third.route_indptr.tolist() == [0, 2, 3]
     assert third.axons.tolist() == [0, 4]
-    assert third.synapses.tolist() == [[1, -6], [0, 7], [1, 10], [1, 8]]
-    assert third.synapse_indptr.tolist() == [0, 3, 4]
+    assert third.synapses.tolist() == [[0, 7, 0], [1, -6, 0], [1, 10, 0], [0, 8, 0]]
+    assert third.lists.tolist() == [[0, 3, 0], [3, 1, 1]]
     assert (empty.used, empty.axons.size, empty.synapses.size) == (0, 0, 0)
     assert tables.input_packets == ((), ((0, 1, 1),))
 
@@ -127,10 +135,14 @@ def test_too_many_routes() -> None:
         ({"weight": [16, 1]}, "weight 16 of the synapse from 0 to 1 is outside -16..15, the 5-bit"),
         ({"weight": [1, -17]}, "weight -17 of the synapse from 1 to 0 is outside -16..15"),
         ({"threshold": [5, 128]}, "threshold 128 of neuron 1 is outside -128..127"),
-        ({"bias": -129}, "bias -129 of neuron 0 is outside -128..127, the 8-bit potentials of a "
-         "core (2 such)"),
+        ({"potential_bias": -129}, "potential_bias -129 of neuron 0 is outside -128..127, the "
+         "8-bit states of a core (2 such)"),
         ({"potential": [0, 200]}, "potential 200 of neuron 1 is outside"),
-        ({"leak": 7}, "leak 7 of neuron 0 is outside -1..6, the 3-bit leaks"),
+        ({"current_decay": 17}, "current_decay 17 of neuron 0 is outside 0..16, the decays with 4"),
+        ({"shift": [0, 4]}, "shift 4 of neuron 1 is outside 0..3, the 2-bit shifts"),
+        ({"waits": 4}, "waits 4 of neuron 0 is outside 0..3, the 2-bit refractory ticks"),
+        ({"delay": [0, 3]}, "delay 3 of the synapse from 1 to 0 is outside 0..2, the delays of a "
+         "core with 4 delay slots"),
         ({"subtract": 2}, "subtract 2 of neuron 0 is outside 0..1"),
     ],
 )  # fmt: skip

@@ -58,7 +58,7 @@ def simulator(tables: ChipTables) -> TickSimulator:
             for x, y, axon in sent
         ]
     ).reshape(-1, 3)
-    events = [np.diff(core.synapse_indptr) for core in tables.cores]
+    events = [core.lists[:, 1] for core in tables.cores]
     made = np.array([events[core][axon] for _, core, axon in rows.tolist()], np.int64)
     origin = np.r_[np.repeat(np.arange(mesh.nodes), used), np.zeros(len(tables.input_packets), int)]
     first = np.r_[0, np.cumsum(used)]

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.cuba.arithmetic import DelayedSums, NeuronStates, decayed, update
-from hw.cuba.network import SpikingNetwork
-from hw.cuba.shape import CoreShape
+from hw.core.arithmetic import DelayedSums, NeuronStates, decayed, update
+from hw.core.network import SpikingNetwork
+from hw.core.shape import CoreShape
 from hw.integers import saturate
 
 Int64 = NDArray[np.int64]

@@ -62,11 +62,19 @@ def test_facts_of_a_core(run: Run, no_yosys: None) -> None:
         "axons": 256,
         "routes": 512,
         "synapses": 65536,
-        "potential_bits": 16,
+        "profiles": 64,
+        "delay_slots": 2,
+        "state_bits": 24,
+        "decay_bits": 12,
         "weight_bits": 3,
         "sum_bits": 16,
-        "leak_bits": 4,
-        "memory_bits": 256 * (37 + 16 + 19 + 2 * 16) + 512 * 20 + 256 * 33 + 65536 * 11,
+        "shift_bits": 4,
+        "refractory_bits": 6,
+        "memory_bits": 256 * (102 + 54 + 19 + 3 * 2 * 16)
+        + 512 * 20
+        + 256 * 41
+        + 65536 * 12
+        + 64 * 38,
     }
 
 
@@ -120,8 +128,8 @@ def test_verilog_of_a_mesh_is_accepted_by_yosys(chip: str, run: Run, folder: Pat
         "4x4",
         "4x4 --mesh-only",
         "1x1 --depth 1 --neurons 2 --routes 2 --synapses 2 --axon-bits 1",
-        "2x1 --depth 5 --potential-bits 32 --sum-bits 48 --leak-bits 5 --weight-bits 3",
-        "1x2 --potential-bits 4 --sum-bits 12 --leak-bits 1",
+        "2x1 --depth 5 --state-bits 32 --sum-bits 48 --decay-bits 16 --weight-bits 3",
+        "1x2 --state-bits 4 --sum-bits 12 --decay-bits 1 --delay-slots 8",
     ],
     ids=["chip", "mesh", "least", "wide", "narrow"],
 )
@@ -253,8 +261,8 @@ def test_without_yosys_the_error_names_the_extra(fails: Callable[..., str], no_y
         (["4x4", "--synapses", "100"], "core: synapses is 100; give a power of two, such as 128"),
         (["4x4", "--sum-bits", "7"], "core: sum_bits is 7; sums of 8-bit weights need 8 or more"),
         (
-            ["4x4", "--mesh-only", "--leak-bits", "3"],
-            "--leak-bits sets a size of the cores; omit it or --mesh-only",
+            ["4x4", "--mesh-only", "--decay-bits", "3"],
+            "--decay-bits sets a size of the cores; omit it or --mesh-only",
         ),
         (["4x4", "--machine", "8x4"], "--machine: needs --borders"),
         (

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hw.core.network import NO_LEAK
 from mapper.exports.core_numbers import CoreNumbers
 from storage.store.network import NetworkFile
 from tests.mapper.helpers import synapses_of
@@ -44,24 +43,29 @@ def sanafe_spikes(chip: Any, ticks: int, neurons: int) -> NDArray[np.bool_]:
     return found
 
 
-def spikes_of(numbers: CoreNumbers, told: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def spikes_of(
+    numbers: CoreNumbers, told: NDArray[np.bool_], decay_bits: int = 12
+) -> NDArray[np.bool_]:
     """Return the spikes of an integer network according to docs/core.md, without saturation.
 
     told : spikes of the inputs, shape (ticks, inputs); inputs spike only as told
     """
     network, inputs = numbers.network, np.flatnonzero(numbers.inputs)
-    leak = np.full(network.neurons, NO_LEAK) if network.leak is None else network.leak
+    unity, kept = 1 << decay_bits, network.potential_decay
+    assert kept is not None
     potential, spikes = network.potential.copy(), np.zeros(network.neurons, bool)
+    current = network.current.copy()
     found = np.zeros((len(told), network.neurons), bool)
     for tick, row in enumerate(told):
         total = np.zeros(network.neurons, np.int64)
         np.add.at(total, network.target, network.weight * spikes[network.source])
-        lost = np.where(leak == NO_LEAK, 0, potential >> np.maximum(leak, 0))
-        potential = potential - lost + total + network.bias
-        spikes = potential >= network.threshold
-        potential = np.where(
-            spikes, np.where(network.subtract == 1, potential - network.threshold, 0), potential
-        )
+        current = np.fix(current * network.current_decay / unity).astype(np.int64)
+        current += (total << network.shift) + network.current_bias
+        potential = np.fix(potential * kept / unity).astype(np.int64)
+        potential += current + network.potential_bias
+        spikes = (potential >= network.threshold) & (network.silent == 0)
+        after = np.where(network.subtract == 1, potential - network.threshold, network.reset)
+        potential = np.where(spikes, after, potential)
         assert not spikes[inputs].any()
         spikes[inputs] = row
         found[tick] = spikes

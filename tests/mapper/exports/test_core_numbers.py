@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hw.core.network import NO_LEAK
 from hw.core.shape import CoreShape
 from mapper.errors import MapperError
 from mapper.exports.core_numbers import core_numbers
@@ -34,7 +33,9 @@ def model(
         source,
         target + 1,
         weights.ravel(),
+        np.ones(n + 1),
         np.where(cells, decay, 1.0),
+        np.zeros(n + 1),
         np.where(cells, bias, 0.0),
         np.where(cells, threshold, np.inf),
         np.where(cells, start, 0.0),
@@ -109,30 +110,42 @@ def test_rounded_numbers_fit_with_small_errors(data: st.DataObject) -> None:
     gone = (numbers.network.weight == 0) & (made.weight != 0)
     assert counts.get("vanished", 0) == np.count_nonzero(gone)
     level = numbers.network.threshold[1:]
-    assert np.all(np.abs(level - threshold * scale[1:]) <= 1)
+    own = scale[1:] * np.exp2(numbers.network.shift[1:])
+    assert np.all(np.abs(level - threshold * own) <= 1)
 
 
 @pytest.mark.parametrize(
-    ("decay", "leak", "kinds"),
+    ("decay", "factor", "kinds"),
     [
-        (0.0, NO_LEAK, set()),
+        (0.0, 4096, set()),
         (1.0, 0, set()),
-        (0.25, 2, {"leak_rounding"}),
-        (0.2, 2, {"leak_rounding", "leaks"}),
-        (0.18, 2, {"leak_rounding", "leaks"}),
-        (0.17, 3, {"leak_rounding", "leaks"}),
-        (1e-9, 14, {"leak_rounding", "leaks"}),
+        (0.25, 3072, {"decay_rounding"}),
+        (2.0**-12, 4095, {"decay_rounding"}),
+        (0.2, 3277, {"decay_rounding", "decays"}),
+        (1e-9, 4096, {"decays"}),
     ],
 )
-def test_leaks(decay: float, leak: int, kinds: set[str]) -> None:
+def test_decays(decay: float, factor: int, kinds: set[str]) -> None:
     made = model(np.ones((1, 2)), 3.0, decay=decay)
     numbers = core_numbers(made, CoreShape(), True, "here")
-    assert numbers.network.leak is not None
-    assert numbers.network.leak[1] == leak
+    assert numbers.network.potential_decay is not None
+    assert numbers.network.potential_decay[1] == factor
     assert {loss.kind for loss in numbers.losses} == kinds
-    if "leaks" in kinds:
-        with pytest.raises(MapperError, match=r"here: .*1 neurons have a leak that is not"):
+    if "decays" in kinds:
+        with pytest.raises(MapperError, match=r"here: .*1 neurons have a decay that is no multip"):
             core_numbers(made, CoreShape(), False, "here")
+
+
+def test_neurons_that_decay_have_fractions() -> None:
+    """As many bits as a 24-bit state can hold beside the threshold and the largest sum, 300."""
+    weights = np.array([[100.0, 100.0], [0.0, 0.0]])
+    weights = np.column_stack([weights, [100.0, 0.0]])
+    numbers = core_numbers(model(weights, 7.0, decay=0.5), CoreShape(), False, "here")
+    assert numbers.network.shift.tolist() == [0, 24 - 2 - 9, 15]  # an input; 300; at most 15 bits
+    assert numbers.network.threshold.tolist()[1:] == [7 * 2**13 + 1, 7 * 2**15 + 1]
+    assert numbers.network.weight.max() == 100
+    kept = core_numbers(model(weights, 7.0), CoreShape(), False, "here")
+    assert kept.network.shift.tolist() == [0, 0, 0]
 
 
 def test_scales_are_one_where_possible() -> None:

@@ -35,12 +35,14 @@ def test_tables_match_the_hardware(whole: Path, run: Run) -> None:
     by_axon = {}
     for entry in tables["cores"]:
         assert entry["neurons"] == np.flatnonzero(core == entry["core"]).tolist()
-        assert entry["parameters"] == [[30, -2, 3, 0]] * len(entry["neurons"])
+        assert entry["parameters"] == [[0, 30, 0, 0, -2]] * len(entry["neurons"])
+        assert entry["profiles"] == [[0, 4096 - 512, 0, 0, 0, 0]][: len(entry["neurons"])]
         for axon, source in enumerate(entry["axons"]):
-            begin, end = entry["synapse_indptr"][axon : axon + 2]
+            begin, count, base = entry["lists"][axon]
             by_axon[entry["x"], entry["y"], axon] = source
-            for local, weight in entry["synapses"][begin:end]:
-                reached[source, entry["neurons"][local]] = weight
+            for local, weight, delay in entry["synapses"][begin : begin + count]:
+                assert delay == 0
+                reached[source, entry["neurons"][base + local]] = weight
     assert reached == synapses()
     for entry in tables["cores"]:  # routes lead to the axon of their own neuron
         for local, neuron in enumerate(entry["neurons"]):
@@ -54,16 +56,23 @@ def test_tables_match_the_hardware(whole: Path, run: Run) -> None:
 def test_words_for_the_load_port(wide: bool, whole: Path, run: Run) -> None:
     """Compared with Amaranth's constants word for word, also for words of more than 64 bits."""
 
-    more = ("--potential-bits", "32", "--leak-bits", "5") if wide else ()
+    more = () if wide else ("--state-bits", "8")
     assert run("export", whole, "a.tables.json", *OPTIONS, *more).code == 0
     found = json.loads(Path("a.tables.json").read_text())
     shape = CoreShape(**found["shape"])
     assert (shape.load.size > 64) == wide
     assert found["load_port"] == {n: [f.offset, f.width] for n, f in shape.load}
-    network = read_spiking(Path("net.bin"), threshold=30, leak=3, bias=-2)
+    network = read_spiking(
+        Path("net.bin"), threshold=30, potential_decay=4096 - 512, potential_bias=-2
+    )
     for entry, part in zip(found["cores"], tables_of(whole, network, shape).cores, strict=True):
         words = [(DestinationTable.USED, 0, part.used)]
         for table, (layout, _) in shape.memories.items():
+            if table == DestinationTable.SUMS:
+                words += [
+                    (table, s * shape.neurons + n, 0) for s in (0, 1) for n in range(part.used)
+                ]
+                continue
             rows = enumerate(part.rows(table))
             words += [(table, address, word_bits(layout, row)) for address, row in rows]
         fields = ("table", "address", "data")

@@ -67,7 +67,7 @@ def test_mapped_by_the_command_and_run(folder: Path, run: Run) -> None:
 
 def test_weights_of_a_file(folder: Path) -> None:
     path = write_network(folder / "net.bin", [(0, 1), (2, 1), (1, 2)], 3, [5, 6, 7])
-    network = read_spiking(path, threshold=[9, 8, 7], bias=2)
+    network = read_spiking(path, threshold=[9, 8, 7], potential_bias=2)
     found = zip(network.source, network.target, network.weight, strict=True)
     assert sorted(found) == [(0, 1, 5), (1, 2, 7), (2, 1, 6)]
     assert network.threshold.tolist() == [9, 8, 7]

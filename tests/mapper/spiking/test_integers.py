@@ -7,10 +7,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hw.cuba.arithmetic import NeuronStates, update
-from hw.cuba.network import SpikingNetwork
-from hw.cuba.shape import CoreShape
-from hw.cuba.tables import make_tables
+from hw.core.arithmetic import NeuronStates, update
+from hw.core.network import SpikingNetwork
+from hw.core.shape import CoreShape
+from hw.tables import make_tables
 from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import DoesNotFitError
 from mapper.spiking.integer_run import IntegerRun, run_integers

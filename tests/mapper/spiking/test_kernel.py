@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from chipsim.spiking.play import HostSpikes, SpikingRun
-from hw.cuba.network import SpikingNetwork
-from hw.cuba.shape import CoreShape
-from hw.cuba.tables import ChipTables, make_tables
+from hw.core.network import SpikingNetwork
+from hw.core.shape import CoreShape
+from hw.tables import ChipTables, make_tables
 from mapper.spiking.slots import Slots
 from tests.reference.spiking_cores import ExpectedRun, run_network
 from tests.tiers import Some

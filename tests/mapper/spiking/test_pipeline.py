@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from hw.cuba.shape import CoreShape
-from hw.cuba.tables import make_tables
+from hw.core.shape import CoreShape
+from hw.tables import make_tables
 from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import MapperError
 from mapper.spiking.integer_run import run_integers

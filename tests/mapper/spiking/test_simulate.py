@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hw.cuba.network import SpikingNetwork
-from hw.cuba.shape import CoreShape
-from hw.cuba.tables import make_tables
+from hw.core.network import SpikingNetwork
+from hw.core.shape import CoreShape
+from hw.tables import make_tables
 from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import MapperError
 from mapper.spiking.simulate import InputSpikes, simulate_samples

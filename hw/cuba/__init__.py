@@ -1,1 +1,0 @@
-"""Second spiking core: currents, decays with fraction bits, delays, shared synapse lists."""
