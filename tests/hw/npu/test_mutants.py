@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 from hw.errors import HwError
-from tests.hw.npu.faulty import Fault, imported
+from tests.hw.faulty import Fault, imported
 from tests.hw.npu.programs import SHAPES
 from tests.hw.npu.three_ways import Wanted, difference, programs_from
 

@@ -1,4 +1,4 @@
-"""Import the NPU core with one fault in its sources, next to the correct modules."""
+"""Import a core with one fault in its sources, next to the correct modules."""
 
 from __future__ import annotations
 
@@ -13,29 +13,36 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
-import hw.npu
+import hw
 
-FOLDER = Path(str(hw.npu.__file__)).parent
+FOLDER = Path(str(hw.__file__)).parents[1]
 
 
 class Fault(NamedTuple):
-    """A replacement of one piece of source text in a module of `hw.npu`.
+    """A replacement of one piece of source text in a module.
 
     The piece must occur exactly once.
 
-    module : its name below `hw.npu`
+    module : its name below `package`
     shape : shape of a core that has the faulty part
+    package : all of whose modules are imported again
     """
 
     module: str
     old: str
     new: str
     shape: str = "tiny"
+    package: str = "hw.npu"
+
+    @property
+    def name(self) -> str:
+        """Full name of the module."""
+        return f"{self.package}.{self.module}"
 
     @property
     def path(self) -> Path:
         """Source file of the module."""
-        return FOLDER.joinpath(*self.module.split(".")).with_suffix(".py")
+        return FOLDER.joinpath(*self.name.split(".")).with_suffix(".py")
 
     def source(self) -> str:
         """Return the faulty source; raise `ValueError` unless the piece occurs exactly once."""
@@ -57,7 +64,7 @@ class _Loader(SourceFileLoader):
 
 class _Finder(MetaPathFinder):
     def __init__(self, fault: Fault) -> None:
-        self.name = f"hw.npu.{fault.module}"
+        self.name = fault.name
         self.loader = _Loader(self.name, str(fault.path), fault.source())
 
     def find_spec(
@@ -68,14 +75,15 @@ class _Finder(MetaPathFinder):
 
 @contextmanager
 def imported(fault: Fault, module: str) -> Iterator[Any]:
-    """Import a module that uses the faulty hardware, together with all of `hw.npu`.
+    """Import a module that uses the faulty hardware, together with all of its package.
 
     Modules that were imported before stay unchanged.
     """
     finder = _Finder(fault)
 
     def mine() -> list[str]:
-        return [name for name in sys.modules if name == module or f"{name}.".startswith("hw.npu.")]
+        inside = f"{fault.package}."
+        return [name for name in sys.modules if name == module or f"{name}.".startswith(inside)]
 
     kept = {name: sys.modules.pop(name) for name in mine()}
     sys.meta_path.insert(0, finder)
