@@ -229,7 +229,7 @@ def _scales(
     largest = (1 << (shape.weight_bits - 1)) - 1
     units = weight_units(table, largest)
     wanted = largest_scales(table, largest, options.clip, units)
-    peak = _assumed_peaks(dynamics, synapses) if measured is None else measured.peak
+    peak = measured.peak if measured else _assumed_peaks(dynamics, synapses, options.input_spikes)
     held = np.maximum(_constants(dynamics), peak * options.headroom)
     extent = np.zeros(table.groups)
     np.maximum.at(extent, group, held)
@@ -254,12 +254,16 @@ def _constants(dynamics: NeuronDynamics) -> Floats:
     return np.maximum(np.maximum(threshold, reset), biases)
 
 
-def _assumed_peaks(dynamics: NeuronDynamics, synapses: RealSynapses) -> Floats:
-    """Return potentials of neurons that get a few of their largest weights in each tick."""
+def _assumed_peaks(dynamics: NeuronDynamics, synapses: RealSynapses, input_spikes: int) -> Floats:
+    """Return potentials of neurons that get a few of their largest weights in each tick.
+
+    input_spikes : see `IntegerOptions`; an input adds its weight as often
+    """
     size = dynamics.threshold.size
+    added = np.abs(synapses.weight) * np.where(synapses.source < size, 1, input_spikes)
     top, total = np.zeros(size), np.zeros(size)
-    np.maximum.at(top, synapses.target, np.abs(synapses.weight))
-    np.add.at(total, synapses.target, np.abs(synapses.weight))
+    np.maximum.at(top, synapses.target, added)
+    np.add.at(total, synapses.target, added)
     memory = [
         np.minimum(1 / np.maximum(1 - decay, 1 / LONGEST_MEMORY), LONGEST_MEMORY)
         for decay in (dynamics.current_decay, dynamics.potential_decay)

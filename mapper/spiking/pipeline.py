@@ -27,6 +27,7 @@ from mapper.spiking.search import (
     PrecisionTrial,
     search_precision,
 )
+from storage.samples.encoding import Encoding
 from storage.samples.spikes import SpikeSamples, read_spike_samples
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class SpikingOptions(NamedTuple):
     integers : scales
     limits : agreement with the model on the samples
     weight_bits : widths to try, from narrow to wide
+    encoding : of samples that hold real numbers; None for samples of spikes. It determines
+        `IntegerOptions.input_unit`.
     """
 
     tick: float | None = None
@@ -62,6 +65,7 @@ class SpikingOptions(NamedTuple):
     integers: IntegerOptions = IntegerOptions()
     limits: AgreementLimits = AgreementLimits()
     weight_bits: tuple[int, ...] = WEIGHT_BITS
+    encoding: Encoding | None = None
 
 
 def compile_spikes(
@@ -84,24 +88,37 @@ def compile_spikes(
     model = model_of_graph(graph, given.tick, given.reset, notes)
     times = schedule(model, shape.longest_delay)
     trials: tuple[PrecisionTrial, ...] = ()
+    scales = _scales(given)
     if calibration is None:
-        found = to_integers(model, times, shape, given.integers)
+        found = to_integers(model, times, shape, scales)
     else:
-        samples = samples_of(model, calibration)
+        samples = samples_of(model, calibration, given.encoding)
         run = run_reference(model, samples)
         measured = measured_activity(model, samples, run)
         calibrated = CalibratedModel(model, times, samples, run, measured)
         # Sums must hold as many spikes of an input per tick as the samples have.
-        most = max(given.integers.input_spikes, int(samples.value.max(initial=1)))
-        scales = given.integers._replace(input_spikes=most)
+        most = max(scales.input_spikes, int(samples.value.max(initial=1)))
+        scales = scales._replace(input_spikes=most)
         found, trials = search_precision(calibrated, shape, scales, given.limits, given.weight_bits)
     return CompiledSpikes(model, times, found, trials, (*notes, *_losses(found)))
 
 
-def samples_of(model: SpikingModel, path: Path) -> SpikeSamples:
-    """Read samples for the inputs of a model; raises `BadInputError`."""
+def _scales(options: SpikingOptions) -> IntegerOptions:
+    """Return the options of integers, with the spikes of the encoding."""
+    given, encoding = options.integers, options.encoding
+    if encoding is None:
+        return given
+    most = max(given.input_spikes, encoding.input_spikes)
+    return given._replace(input_unit=encoding.unit, input_spikes=most)
+
+
+def samples_of(model: SpikingModel, path: Path, encoding: Encoding | None = None) -> SpikeSamples:
+    """Read samples for the inputs of a model; raises `BadInputError`.
+
+    encoding : of samples that hold real numbers; the same as in `SpikingOptions`
+    """
     inputs = [model.populations[number] for number in model.inputs]
-    return read_spike_samples(path, {each.name: each.shape for each in inputs})
+    return read_spike_samples(path, {each.name: each.shape for each in inputs}, encoding)
 
 
 def measured_activity(

@@ -190,7 +190,10 @@ class _States:
 def _input_spikes(
     model: SpikingModel, samples: SpikeSamples, first: int, count: int
 ) -> dict[int, list[BatchSpikes]]:
-    """Return the spikes per tick of each input, for a batch of samples; equal ones are added."""
+    """Return the spikes per tick of each input, for a batch of samples; equal ones are added.
+
+    Their values are real: numbers of spikes times `samples.unit`.
+    """
     begin, end = np.searchsorted(samples.sample, [first, first + count])
     sample, tick = samples.sample[begin:end] - first, samples.tick[begin:end]
     neuron, value = samples.neuron[begin:end], samples.value[begin:end]
@@ -200,7 +203,7 @@ def _input_spikes(
         own = (neuron >= at) & (neuron < at + size) & (tick < samples.ticks)
         keys = (tick[own] * count + sample[own]) * size + neuron[own] - at
         keys, place = np.unique(keys, return_inverse=True)
-        total: Floats = np.bincount(place, value[own], keys.size).astype(np.float64)
+        total: Floats = np.bincount(place, value[own] * samples.unit, keys.size).astype(np.float64)
         rows, of_neuron = np.divmod(keys, size)
         of_tick, of_sample = np.divmod(rows, count)
         bounds = np.searchsorted(of_tick, np.arange(samples.ticks + 1))

@@ -5,6 +5,8 @@ input: spikes per sample, tick and neuron, shape (samples, ticks, *shape). Or it
 arrays `sample`, `tick` and `neuron` of shape (spikes,), where `neuron` counts through all inputs;
 `value` is the number of spikes if not 1, and the numbers `samples` and `ticks` are needed if the
 last have no spikes. Labels are in `y`, shape (samples,).
+
+With an encoding, the arrays of the inputs are real numbers, shape (samples, *shape).
 """
 
 from __future__ import annotations
@@ -14,15 +16,18 @@ import struct
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
 from storage.npz import open_arrays
+from storage.samples.encoding import ENCODING_METHODS, Encoding, encode
+from storage.samples.spike_lists import Int64, SpikeSamples
 
-Int64 = NDArray[np.int64]
+__all__ = ["SpikeSamples", "read_spike_samples"]
+
 Shape = tuple[int, ...]
 MAX_VALUES = 1 << 30
 """Largest number of values in an array."""
@@ -33,30 +38,15 @@ _DAMAGE = (
 )  # fmt: skip
 
 
-class SpikeSamples(NamedTuple):
-    """Spikes of the inputs in all samples, sorted by sample, tick and neuron.
-
-    sample, tick, neuron, value : ndarray[int64], shape (spikes,); `neuron` counts through all
-        inputs from 0, and `value` is the number of spikes of that neuron in that tick
-    samples, ticks : number of samples, and ticks per sample
-    labels : class of each sample, ndarray[int64], shape (samples,), None without labels
-    """
-
-    sample: Int64
-    tick: Int64
-    neuron: Int64
-    value: Int64
-    samples: int
-    ticks: int
-    labels: Int64 | None
-
-
-def read_spike_samples(path: Path, shapes: dict[str, Shape]) -> SpikeSamples:
+def read_spike_samples(
+    path: Path, shapes: dict[str, Shape], encoding: Encoding | None = None
+) -> SpikeSamples:
     """Read the samples of a model.
 
     shapes : shape of each input by name, in the order in which their neurons are numbered
+    encoding : of real numbers as spikes; None if the file holds spikes
 
-    Raises `BadInputError` for damaged files, and for spikes that do not fit the inputs.
+    Raises `BadInputError` for damaged files, and for spikes or values that do not fit the inputs.
     """
     try:
         with open_arrays(path, MAX_VALUES) as archive:
@@ -67,27 +57,79 @@ def read_spike_samples(path: Path, shapes: dict[str, Shape]) -> SpikeSamples:
         reason = " ".join(str(error).split())[:120]
         raise BadInputError(f"{path}: not a valid npz file ({reason}); save it again") from error
     try:
-        return _samples(found, shapes)
+        found = _named(found, shapes)
+        return _samples(found, shapes) if encoding is None else _encoded(found, shapes, encoding)
     except BadInputError as error:
         raise BadInputError(f"{path}: {error}") from error
 
 
-def _samples(found: dict[str, NDArray[Any]], shapes: dict[str, Shape]) -> SpikeSamples:
+def _named(found: dict[str, NDArray[Any]], shapes: dict[str, Shape]) -> dict[str, NDArray[Any]]:
+    """Return the arrays, `x` by the name of the only input; refuse spikes that are stored twice."""
     if len(shapes) == 1 and "x" in found:
-        found = {next(iter(shapes)) if name == "x" else name: v for name, v in found.items()}
+        (name,) = shapes
+        if name != "x" and name in found:
+            raise BadInputError(f"holds both x and {name}, for one input; keep one of them")
+        found = {name if key == "x" else key: values for key, values in found.items()}
+    dense = [name for name in shapes if name in found]
+    lists = [name for name in LISTS if name in found and name not in shapes]
+    if dense and lists:
+        raise BadInputError(
+            f"holds an array of {dense[0]} and lists ({', '.join(lists)}); keep one of them"
+        )
+    return found
+
+
+def _samples(found: dict[str, NDArray[Any]], shapes: dict[str, Shape]) -> SpikeSamples:
     if all(name in found for name in shapes):
         spikes, samples, ticks = _dense(found, shapes)
     elif all(name in found for name in LISTS):
         spikes, samples, ticks = _lists(found, sum(math.prod(shape) for shape in shapes.values()))
     else:
-        wanted = "`x`" if len(shapes) == 1 else " and ".join(f"`{name}`" for name in shapes)
         raise BadInputError(
-            f"holds {', '.join(found) or 'nothing'}; it must hold {wanted}, or `sample`, `tick` "
-            "and `neuron`"
+            f"holds {', '.join(found) or 'nothing'}; it must hold {_wanted(shapes)}, or `sample`, "
+            "`tick` and `neuron`"
         )
     order = np.lexsort((spikes[2], spikes[1], spikes[0]))
     sample, tick, neuron, value = _merged(spikes[:, order])
     return SpikeSamples(sample, tick, neuron, value, samples, ticks, _labels(found, samples))
+
+
+def _wanted(shapes: dict[str, Shape]) -> str:
+    return "`x`" if len(shapes) == 1 else " and ".join(f"`{name}`" for name in shapes)
+
+
+def _encoded(
+    found: dict[str, NDArray[Any]], shapes: dict[str, Shape], encoding: Encoding
+) -> SpikeSamples:
+    """Return the encoded values of all inputs; axes of length 1 may be missing."""
+    if not all(name in found for name in shapes):
+        raise BadInputError(
+            f"holds {', '.join(found) or 'nothing'}; to encode real numbers, it must hold "
+            f"{_wanted(shapes)}"
+        )
+    parts: list[NDArray[Any]] = []
+    for name, shape in shapes.items():
+        values = found[name]
+        if values.ndim == len(shape) + 2 and values.shape[2:] == shape:
+            raise BadInputError(
+                f"{name} has shape {values.shape}, with an axis of ticks; leave out the encoding"
+            )
+        if values.ndim < 1 or _wide(values.shape[1:]) != _wide(shape):
+            raise BadInputError(
+                f"{name} has shape {values.shape}; the input has {shape}, so give "
+                f"(samples, {', '.join(map(str, shape))})"
+            )
+        if parts and len(values) != len(parts[0]):
+            raise BadInputError(
+                f"{name} has {len(values)} samples; the input before has {len(parts[0])}"
+            )
+        parts.append(values.reshape(len(values), math.prod(shape)))
+    rows = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+    return encode(rows, *encoding)._replace(labels=_labels(found, len(rows)))
+
+
+def _wide(shape: Shape) -> Shape:
+    return tuple(size for size in shape if size != 1)
 
 
 def _dense(found: dict[str, NDArray[Any]], shapes: dict[str, Shape]) -> tuple[Int64, int, int]:
@@ -96,6 +138,12 @@ def _dense(found: dict[str, NDArray[Any]], shapes: dict[str, Shape]) -> tuple[In
     extent: tuple[int, ...] = ()
     for name, shape in shapes.items():
         values = found[name]
+        if values.ndim == len(shape) + 1 and values.shape[1:] == shape:
+            raise BadInputError(
+                f"{name} has shape {values.shape}, without an axis of ticks; give (samples, ticks, "
+                f"{', '.join(map(str, shape))}), or encode it: --encode "
+                f"{'|'.join(ENCODING_METHODS)} --ticks T"
+            )
         if values.ndim < 2 or values.shape[2:] != shape:
             raise BadInputError(
                 f"{name} has shape {values.shape}; the input has {shape}, so give "
