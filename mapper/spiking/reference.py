@@ -21,7 +21,7 @@ from mapper.spiking.order import execution_order
 if TYPE_CHECKING:
     from storage.samples.spikes import SpikeSamples
 
-STATE_BYTES = 32 << 20  # of currents and potentials of the samples that are computed together
+STATE_BYTES = 8 << 20  # of currents and potentials of samples in a batch, about a cache
 MAX_BATCH = 1 << 15  # samples, whose numbers sort fastest in 16 bits
 
 
@@ -155,7 +155,11 @@ class _Incoming:
 
 
 class _States:
-    """Currents and potentials of a population, shape (samples, neurons)."""
+    """Currents and potentials of a population, shape (samples, neurons).
+
+    Steps that change nothing are left out, because each is a pass over all states: the decay of a
+    current of which nothing remains, a potential without leak, biases of 0.
+    """
 
     def __init__(self, dynamics: NeuronDynamics, count: int) -> None:
         self._own = dynamics
@@ -163,16 +167,28 @@ class _States:
         self.arrived, self._current, self.potential = (np.zeros(shape) for _ in range(3))
         self.peak = np.zeros(shape[1])
         self._fires = not dynamics.silent.all()
+        self._some_silent = bool(dynamics.silent.any())
+        self._keeps_current = bool(dynamics.current_decay.any())
+        self._leaks = bool((dynamics.potential_decay != 1).any())
+        self._biased = [
+            bool(bias.any()) for bias in (dynamics.current_bias, dynamics.potential_bias)
+        ]
 
     def advance(self) -> BatchSpikes:
         """Compute a tick, with the weights that have arrived, and return the spikes."""
         own, potential = self._own, self.potential
-        self._current *= own.current_decay
-        self._current += self.arrived
-        self._current += own.current_bias
-        potential *= own.potential_decay
+        if self._keeps_current:
+            self._current *= own.current_decay
+            self._current += self.arrived
+        else:
+            self._current, self.arrived = self.arrived, self._current
+        if self._biased[0]:
+            self._current += own.current_bias
+        if self._leaks:
+            potential *= own.potential_decay
         potential += self._current
-        potential += own.potential_bias
+        if self._biased[1]:
+            potential += own.potential_bias
         self.arrived[:] = 0
         for values in (self._current, potential):
             np.maximum(self.peak, values.max(axis=0), out=self.peak)
@@ -180,8 +196,10 @@ class _States:
         if not self._fires:
             return NO_SPIKES
         fires = potential > own.threshold
-        fires &= ~own.silent
-        sample, neuron = map(np.ascontiguousarray, np.nonzero(fires))
+        if self._some_silent:
+            fires &= ~own.silent
+        # Faster than `nonzero` of two axes.
+        sample, neuron = np.divmod(np.flatnonzero(fires), fires.shape[1])
         rest = potential[sample, neuron] - own.threshold[neuron]
         potential[sample, neuron] = np.where(own.subtract[neuron], rest, own.reset[neuron])
         return BatchSpikes(sample, neuron, np.ones(neuron.size))
