@@ -1,14 +1,17 @@
-"""Proved properties of the barrier and of a core, in a network with any behaviour of a mesh."""
+"""Proved properties of the barrier, of a core in any network, and of the ring of sums."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Any
 
-from amaranth.hdl import Assert, Assume, Module, Signal
+from amaranth.asserts import AnyConst
+from amaranth.hdl import Assert, Assume, Cat, Module, Signal
 
 from hw.barrier import Barrier
+from hw.core.accumulator import Accumulator
 from hw.core.core import Core
 from hw.core.shape import CoreShape, DestinationTable
 from tests.hw.properties import COUNT, Harness
@@ -17,6 +20,7 @@ SMALL = CoreShape(
     neurons=2, axons=2, routes=2, synapses=2, profiles=2, state_bits=2, decay_bits=1,
     weight_bits=2, sum_bits=2, shift_bits=1, refractory_bits=1, x_bits=1, y_bits=1,
 )  # fmt: skip
+RING = replace(SMALL, delay_slots=4, sum_bits=3)
 NODES = 2
 
 
@@ -70,10 +74,12 @@ class CoreHarness(Harness):
         dut = self.dut
         works = dut.busy | dut.tick | dut.incoming.valid
         word: Any = dut.load.payload
+        synapse: Any = SMALL.synapse(word.data[: SMALL.synapse.size])
         m.d.comb += [
             Assume(~(dut.tick & dut.busy)),
             Assume(~(dut.load.valid & works)),
             Assume((word.table != DestinationTable.USED) | (word.data <= SMALL.neurons)),
+            Assume((word.table != DestinationTable.SYNAPSES) | (synapse.delay == 0)),
         ]
 
     def prove_a_packet_that_is_offered_stays(self, m: Module) -> None:
@@ -87,3 +93,58 @@ class CoreHarness(Harness):
         took = Signal()
         m.d.sync += took.eq(self.dut.incoming.valid & self.dut.incoming.ready)
         m.d.sync += Assert(~(took | self.dut.outgoing.valid) | self.dut.busy)
+
+
+class AccumulatorHarness(Harness):
+    """Slots advance while no weight is being added; each sum is read once per turn of its slot.
+
+    One sum is followed, of any neuron and slot, from zero memories on.
+    """
+
+    def __init__(
+        self, accumulator: type[Accumulator] = Accumulator, only: str | None = None
+    ) -> None:
+        super().__init__(accumulator(RING), only)
+
+    def prepare(self, m: Module) -> None:
+        dut, word = self.dut, self.dut.weights.payload
+        neuron, slot = AnyConst(RING.neuron_bits), AnyConst(RING.slot_bits)
+        before, still = Signal(RING.slot_bits, init=RING.delay_slots - 1), Signal()
+        target, place = Signal(RING.neuron_bits), Signal(RING.slot_bits)
+        waits, recent, mine, read = Signal(), Signal(), Signal(), Signal()
+        self.sum, self.kept, self.captured = Signal(RING.sum), Signal(RING.sum), Signal()
+        m.d.comb += [
+            target.eq(dut.base + word.neuron),
+            place.eq(dut.slot + 1 + word.delay),
+            # The protocol of the core.
+            Assume(~dut.load.valid),
+            Assume(~dut.weights.valid | (word.delay <= RING.longest_delay)),
+            Assume((dut.slot == before) | ((dut.slot == (before + 1)[: RING.slot_bits]) & still)),
+            Assume((dut.slot == before) | ~(waits | recent)),
+            Assume(~dut.read | (dut.slot == before)),
+            Assume(~dut.read | ~waits | dut.hold),
+            Assume(~(read & dut.read & (dut.neuron == neuron) & (dut.slot == slot))),
+        ]
+        asks = dut.read & (dut.neuron == neuron) & (dut.slot == slot)
+        m.d.sync += [
+            before.eq(dut.slot),
+            still.eq(~dut.busy & ~dut.weights.valid),
+            recent.eq(waits & dut.hold),
+            self.captured.eq(waits & mine & dut.hold),
+        ]
+        with m.If(dut.slot != slot):
+            m.d.sync += read.eq(0)
+        with m.Elif(asks):
+            m.d.sync += read.eq(1)
+        with m.If(dut.read):
+            m.d.sync += [waits.eq(1), mine.eq(asks)]
+        with m.Elif(dut.hold):
+            m.d.sync += waits.eq(0)
+        with m.If(dut.weights.valid & (Cat(target, place) == Cat(neuron, slot))):
+            m.d.sync += self.sum.eq(self.sum + word.weight)
+        with m.Elif(asks):
+            m.d.sync += [self.kept.eq(self.sum), self.sum.eq(0)]
+
+    def prove_a_sum_has_the_weights_since_it_was_read(self, m: Module) -> None:
+        with m.If(self.captured):
+            m.d.sync += Assert(self.dut.sum == self.kept)

@@ -10,9 +10,11 @@ from amaranth.lib import fifo
 from amaranth.lib.wiring import In
 
 from hw.barrier import Barrier
+from hw.core.accumulator import Accumulator
 from hw.core.core import Core
 from hw.noc.arbiter import Arbiter
 from hw.noc.buffer import Buffer
+from tests.hw.faulty import Fault, imported
 
 
 class GreedyArbiter(Arbiter):
@@ -185,6 +187,15 @@ class DrowsyCore(Core):
         m = _around(self, inner := Core(self.shape), {}, {"busy": late})
         m.d.sync += late.eq(inner.busy)
         return m
+
+
+def faulty_accumulator(name: str, old: str, new: str) -> type[Accumulator]:
+    """Return an accumulator with other source text in one place."""
+    wrong = Fault("accumulator", old, new, package="hw.core")
+    with imported(wrong, "hw.core.accumulator") as module:
+        kind: type[Accumulator] = module.Accumulator
+    kind.__name__ = name
+    return kind
 
 
 def _around(
