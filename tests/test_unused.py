@@ -47,6 +47,7 @@ REASONS = {
             "hw.tables.make_tables",
             "mapper.spiking.agreement.PopulationAgreement.diverges",
             "mapper.spiking.pipeline.CompiledSpikes.trials",
+            "mapper.spiking.mapping.map_neurons",
             "mapper.spiking.pipeline.compile_spikes",
             "mapper.spiking.simulate.simulate_samples",
         ),

@@ -63,6 +63,31 @@ def connected(
     return SpikingModel(populations, tuple(connections), outputs, 1.0)
 
 
+def convolution(
+    sides: tuple[int, int, int],
+    channels: int,
+    kernel: int,
+    stride: int,
+    padding: int,
+    seed: int = 0,
+) -> tuple[csr_array, tuple[int, int, int]]:
+    """Return a matrix of distinct weights other than 0, and channels, rows and columns of targets.
+
+    sides : channels, rows and columns of the sources
+    """
+    rng = np.random.default_rng(seed)
+    rows, columns = ((side + 2 * padding - kernel) // stride + 1 for side in sides[1:])
+    count = channels * sides[0] * kernel * kernel
+    values = rng.permutation(np.r_[1 : count - count // 3 + 1, -(count // 3) : 0])
+    weights = values.reshape(channels, sides[0], kernel, kernel) / 64
+    matrix = np.zeros((channels, rows, columns, sides[0], sides[1], sides[2]))
+    for row, column, y, x in np.ndindex(rows, columns, kernel, kernel):
+        source = row * stride + y - padding, column * stride + x - padding
+        if 0 <= source[0] < sides[1] and 0 <= source[1] < sides[2]:
+            matrix[:, row, column, :, source[0], source[1]] = weights[:, :, y, x]
+    return csr_array(matrix.reshape(channels * rows * columns, -1)), (channels, rows, columns)
+
+
 def spikes_of(model: SpikingModel, samples: int, ticks: int, seed: int) -> SpikeSamples:
     """Return random spikes of the inputs of a model, some of which count twice."""
     rng = np.random.default_rng(seed)

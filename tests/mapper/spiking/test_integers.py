@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 
 from hw.core.arithmetic import NeuronStates, update
 from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
-from hw.tables import make_tables
-from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import DoesNotFitError
-from mapper.spiking.integer_run import IntegerRun, run_integers
+from mapper.spiking.integer_run import run_integers
 from mapper.spiking.integers import IntegerModel, IntegerOptions, to_integers
 from mapper.spiking.model import SpikingModel
 from mapper.spiking.pipeline import measured_activity
@@ -26,11 +22,10 @@ from mapper.spiking.scales import (
     weight_units,
 )
 from mapper.spiking.schedule import Schedule, schedule
-from mapper.spiking.simulate import InputSpikes, simulate_samples
-from mapper.spiking.slots import Slots
 from mapper.spiking.starts import LateNeurons, start_states
 from storage.samples.spikes import SpikeSamples
 from tests.mapper.spiking.models import connected, inputs_and, spikes_of
+from tests.mapper.spiking.runs import as_sets, chip_spikes
 
 SAMPLES, TICKS = 4, 10
 SHAPE = CoreShape(neurons=64, state_bits=32, sum_bits=20, delay_slots=8)
@@ -69,37 +64,6 @@ def integers_of(
     return to_integers(model, times, shape, options, measured), times
 
 
-def chip_spikes(
-    model: SpikingModel, integers: IntegerModel, times: Schedule, samples: SpikeSamples, seed: int
-) -> list[set[tuple[int, int, int]]]:
-    """Return (sample, tick, neuron) of the spikes of each population on cores, at model ticks."""
-    core = np.random.default_rng(seed).integers(0, 4, integers.network.neurons)
-    slots = Slots.of(make_tables(integers.network, core, 2, 2, integers.shape))
-    given = InputSpikes.of(samples)
-    found: list[set[tuple[int, int, int]]] = [set() for _ in model.populations]
-    none = np.zeros(0, np.int64)
-    with ThreadTeam(1) as team:
-        runs = simulate_samples(slots, given, samples.ticks + times.last, none, team)
-        for sample, run in enumerate(runs):
-            for tick, (begin, end) in enumerate(pairwise(run.ends)):
-                for neuron in run.neuron[begin:end].tolist():
-                    number = max(
-                        n for n, each in enumerate(model.populations)
-                        if each.dynamics is not None and model.first[n] <= neuron
-                    )  # fmt: skip
-                    at = tick - times.latency[number]
-                    if 0 <= at < samples.ticks:
-                        found[number].add((sample, at, neuron - model.first[number]))
-    return found
-
-
-def as_sets(model: SpikingModel, run: IntegerRun) -> list[set[tuple[int, int, int]]]:
-    return [
-        set(zip(*(part.tolist() for part in run.spikes[number]), strict=True))
-        for number in range(len(model.populations))
-    ]
-
-
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_integers_of_exact_models_spike_as_their_reals(graph: str, seed: int) -> None:
@@ -123,7 +87,8 @@ def test_cores_spike_as_the_integer_reference(graph: str, seed: int) -> None:
     shape = CoreShape(neurons=64, sum_bits=12, state_bits=14, delay_slots=8)
     integers, times = integers_of(model, samples, shape)
     expected = as_sets(model, run_integers(integers, model, samples))
-    assert chip_spikes(model, integers, times, samples, seed) == expected
+    core = np.random.default_rng(seed).integers(0, 4, integers.network.neurons)
+    assert chip_spikes(model, integers, times, samples, core, (2, 2)) == expected
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -1,0 +1,185 @@
+"""Mapping of a spiking model to the cores of a chip.
+
+Populations are cut into tiles, tiles are packed into cores (`packing`), and cores are placed on the
+mesh by the placement of group graphs that `mapper run` uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+
+from chipsim.chip.model import Chip
+from hw.core.network import SpikingNetwork
+from hw.core.shape import CoreShape
+from mapper.errors import DoesNotFitError
+from mapper.graph.csr import Subgraph
+from mapper.placement.legalise import Places
+from mapper.placement.portfolio import place
+from mapper.placement.region import choose_region
+from mapper.spiking.model import Floats, SpikingModel
+from mapper.spiking.packing import CoreContent, Packer, pack_cores
+from mapper.spiking.tilings import find_tilings
+from mapper.spiking.usage import LIMIT_NAMES, CoreLimits, FanIn, fan_ins
+
+Int64 = NDArray[np.int64]
+TRAFFIC = 1 << 40  # total packets of a placement, which counts in integers
+
+
+def map_neurons(
+    model: SpikingModel,
+    network: SpikingNetwork,
+    chip: Chip,
+    shape: CoreShape,
+    activity: Floats | None = None,
+    seed: int = 0,
+) -> Int64:
+    """Return the core id (y * width + x) of each neuron, ndarray[int64], shape (neurons,).
+
+    network : the model in integers
+    chip : mesh and usable cores; limits of its cores hold in addition to those of `shape`, and its
+        `synapses` are words of synapse lists
+    activity : spikes per tick of each neuron and input, shape (neurons + inputs,), as from
+        `MeasuredActivity`; by default all are equal
+    seed : of the placement; equal seeds give equal mappings
+
+    The mapping minimises cores, then packets per tick times list words, and then hops per tick.
+    Raises `DoesNotFitError` naming population and limit.
+    """
+    sources = network.neurons + network.inputs
+    rate = np.ones(sources) if activity is None or not activity.any() else activity
+    limits = CoreLimits.of(chip, shape)
+    populations = fan_ins(model, network, shape, rate)
+    if not populations:
+        return np.zeros(0, np.int64)
+    watched = _watched(model)
+    contents = _packed(populations, network, watched, limits, chip.usable_count, rate)
+    part = _part_of(contents, network.neurons)
+    x, y = _placed(network, part, len(contents), rate, chip, seed)
+    return (y.astype(np.int64) * chip.width + x)[part]
+
+
+def _packed(
+    populations: list[FanIn],
+    network: SpikingNetwork,
+    watched: Int64,
+    limits: CoreLimits,
+    usable: int,
+    rate: Floats,
+) -> list[CoreContent]:
+    """Return cores within all limits; populations with too many routes get more tiles."""
+    packer = Packer(populations, limits, rate)
+    tilings = [find_tilings(each, n, limits, usable) for n, each in enumerate(populations)]
+    while True:
+        contents = pack_cores(packer, tilings)
+        if len(contents) > usable:
+            raise _too_few_cores(populations, contents, limits, usable)
+        routes = _routes(network, _part_of(contents, network.neurons), watched)
+        held = np.array([routes[_neurons_of(each)].sum() for each in contents])
+        worst = int(held.argmax())
+        if held[worst] <= limits.routes:
+            return contents
+        sent = [int(routes[part.neurons].sum()) for part in contents[worst].parts]
+        number = contents[worst].parts[int(np.argmax(sent))].population
+        fan_in = populations[number]
+        own = routes[fan_in.first : fan_in.first + fan_in.size]
+        tiles = len(tilings[number][0].parts)
+        more = max(tiles + 1, int(tiles * held[worst] / limits.routes))
+        if own.max() > limits.routes or more > min(usable, fan_in.size):
+            raise DoesNotFitError(
+                f"{fan_in.name}: core needs {held[worst]:,} routes for neurons with up to "
+                f"{own.max():,} destination cores, but holds {limits.routes:,} routes; use cores "
+                "with more routes, or a larger chip"
+            )
+        tilings[number] = find_tilings(fan_in, number, limits, usable, more)
+
+
+def _watched(model: SpikingModel) -> Int64:
+    """Return the neurons of outputs, whose spikes go to the host."""
+    none = np.zeros(0, np.int64)
+    outputs = {each.population for each in model.outputs}
+    return np.concatenate(
+        [none, *(model.first[n] + np.arange(model.populations[n].size) for n in sorted(outputs))]
+    )
+
+
+def _neurons_of(content: CoreContent) -> Int64:
+    """Return the ids of the neurons of a core."""
+    return np.concatenate([part.neurons for part in content.parts])
+
+
+def _part_of(contents: Sequence[CoreContent], neurons: int) -> Int64:
+    """Return the index of the content that holds each neuron."""
+    part = np.zeros(neurons, np.int64)
+    for at, each in enumerate(contents):
+        part[_neurons_of(each)] = at
+    return part
+
+
+def _routes(network: SpikingNetwork, part: Int64, watched: Int64) -> Int64:
+    """Return the routes of each neuron, with one to the host for watched neurons."""
+    source, _ = _reached(network, part)
+    routes = np.bincount(source[source < network.neurons], minlength=network.neurons)
+    routes[watched] += 1
+    return routes
+
+
+def _reached(network: SpikingNetwork, part: Int64) -> tuple[Int64, Int64]:
+    """Return source and destination part of each route, each shape (routes,)."""
+    parts = int(part.max()) + 1
+    pair = np.unique(network.source * parts + part[network.target])
+    return pair // parts, pair % parts
+
+
+def _placed(
+    network: SpikingNetwork, part: Int64, parts: int, rate: Floats, chip: Chip, seed: int
+) -> Places:
+    """Return the column and row of each part, with few hops between parts per tick."""
+    usable = chip.usable.reshape(chip.height, chip.width)
+    region = choose_region(usable, parts, chip.axes)
+    source, target = _reached(network, part)
+    inner = source < network.neurons  # packets of inputs come from the host
+    source, target = source[inner], target[inner]
+    packets, first = rate[source], part[source]
+    matrix = coo_array((packets, (first, target)), shape=(parts, parts)).tocsr()
+    matrix = (matrix + matrix.T).tocsr()
+    matrix.setdiag(0)
+    matrix.eliminate_zeros()
+    matrix.sort_indices()
+    scale = TRAFFIC / max(float(matrix.sum()), 1e-300)
+    groups = Subgraph(
+        matrix.indptr.astype(np.int64),
+        matrix.indices.astype(np.int32),
+        np.maximum(np.rint(matrix.data * scale), 1).astype(np.int64),
+        np.bincount(part, minlength=parts),
+        np.arange(parts),
+    )
+    return place(groups, region, "default", np.random.default_rng(seed))
+
+
+def _too_few_cores(
+    populations: list[FanIn], contents: Sequence[CoreContent], limits: CoreLimits, usable: int
+) -> DoesNotFitError:
+    """Return the error for a model that needs more cores than a chip has.
+
+    It names the population on most cores, and the limit that its cores come closest to.
+    """
+    holds = [{part.population for part in each.parts} for each in contents]
+    counts = [sum(number in each for each in holds) for number in range(len(populations))]
+    largest = int(np.argmax(counts))
+    uses = np.array(
+        [
+            (each.neurons, each.sources.size, each.words, each.profiles.bit_count())
+            for each, held in zip(contents, holds, strict=True)
+            if largest in held
+        ]
+    )
+    name = LIMIT_NAMES[int((uses.mean(axis=0) / limits[: len(LIMIT_NAMES)]).argmax())]
+    return DoesNotFitError(
+        f"{populations[largest].name}: needs {counts[largest]} of {len(contents)} cores, limited "
+        f"by {name} per core, but the chip has {usable} usable cores; use a larger chip, or cores "
+        f"with more {name}"
+    )

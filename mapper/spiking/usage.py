@@ -1,0 +1,174 @@
+"""Use of core memories by parts of populations, counted exactly as the cores' tables are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.model import Chip
+from hw.core.network import SpikingNetwork
+from hw.core.shape import CoreShape
+from hw.core.sharing import SynapseRows, share_lists
+from mapper.spiking.model import Floats, SpikingModel
+from mapper.spiking.tiles import Grid, grid_of
+
+Int64 = NDArray[np.int64]
+LIMIT_NAMES = ("neurons", "axons", "list words", "profiles")
+"""Names of the fields of `CoreLimits` that a part uses by itself, in messages."""
+
+
+class CoreLimits(NamedTuple):
+    """Sizes of a core's memories, the smaller of the shape's and the chip's.
+
+    words : of synapse lists, after sharing
+    routes : (neuron, destination core) pairs
+    """
+
+    neurons: int
+    axons: int
+    words: int
+    profiles: int
+    routes: int
+
+    @classmethod
+    def of(cls, chip: Chip, shape: CoreShape) -> CoreLimits:
+        """Return the limits of a core with this shape on a chip."""
+        return cls(
+            min(shape.neurons, chip.neurons),
+            min(shape.axons, chip.axons_in or shape.axons),
+            min(shape.synapses, chip.synapses or shape.synapses),
+            shape.profiles,
+            shape.routes,
+        )
+
+
+class FanIn(NamedTuple):
+    """A population and the synapses that reach it, sorted by source and target.
+
+    first : id of its first neuron
+    sources : ids of the neurons and inputs with a synapse to it, ascending
+    source : index of each synapse's source in `sources`
+    target : of each synapse, counted from `first`
+    weight, delay : of each synapse
+    profile : profile of each neuron, numbered over the network
+    rate : spikes of each of `sources` per tick
+    """
+
+    name: str
+    grid: Grid
+    first: int
+    sources: Int64
+    source: Int64
+    target: Int64
+    weight: Int64
+    delay: Int64
+    profile: Int64
+    rate: Floats
+
+    @property
+    def size(self) -> int:
+        """Number of neurons."""
+        return self.profile.size
+
+
+def fan_ins(
+    model: SpikingModel, network: SpikingNetwork, shape: CoreShape, rate: Floats
+) -> list[FanIn]:
+    """Return the populations with neurons, in order of their ids.
+
+    rate : spikes per tick of each neuron and input, shape (neurons + inputs,)
+    """
+    order = np.lexsort((network.weight, network.delay, network.target, network.source))
+    source, target, weight, delay = (
+        each[order] for each in (network.source, network.target, network.weight, network.delay)
+    )
+    _, profile = np.unique(network.dynamics(shape), axis=0, return_inverse=True)
+    profile = profile.reshape(-1)
+    found = []
+    for first, each in zip(model.first, model.populations, strict=True):
+        if each.dynamics is None or not each.size:
+            continue
+        own = np.flatnonzero((target >= first) & (target < first + each.size))
+        sources, of_source = np.unique(source[own], return_inverse=True)
+        found.append(
+            FanIn(
+                each.name, grid_of(each.shape), first, sources, of_source.reshape(-1),
+                target[own] - first, weight[own], delay[own],
+                profile[first : first + each.size], rate[sources],
+            )
+        )  # fmt: skip
+    return found
+
+
+class TileAxons(NamedTuple):
+    """Axons of the tiles of a population, by tile, then by source.
+
+    part : tile of each neuron
+    pair : tile * sources + source, ascending, shape (axons,)
+    neurons, axons, profiles : used by each tile
+    packets : that reach each tile per tick
+    """
+
+    part: Int64
+    pair: Int64
+    neurons: Int64
+    axons: Int64
+    profiles: Int64
+    packets: Floats
+
+
+def count_axons(fan_in: FanIn, part: Int64, parts: int) -> TileAxons:
+    """Count everything but list words of a population in parts; part : of each neuron."""
+    sources = fan_in.sources.size
+    occurs = np.zeros(parts * sources, bool)
+    occurs[part[fan_in.target] * sources + fan_in.source] = True
+    pair = np.flatnonzero(occurs)
+    tile = pair // max(sources, 1)
+    kinds = np.unique(np.column_stack([part, fan_in.profile]), axis=0)[:, 0]
+    return TileAxons(
+        part,
+        pair,
+        np.bincount(part, minlength=parts),
+        np.bincount(tile, minlength=parts),
+        np.bincount(kinds, minlength=parts),
+        np.bincount(tile, fan_in.rate[pair % max(sources, 1)], parts).astype(np.float64),
+    )
+
+
+def count_words(fan_in: FanIn, axons: TileAxons) -> Int64:
+    """Return the words of the synapse lists of each tile, shape (tiles,)."""
+    part, parts, sources = axons.part, axons.neurons.size, fan_in.sources.size
+    order = np.argsort(part, kind="stable")
+    local = np.empty_like(part)
+    local[order] = np.arange(part.size) - (np.cumsum(axons.neurons) - axons.neurons)[part[order]]
+    axon = np.searchsorted(axons.pair, part[fan_in.target] * sources + fan_in.source)
+    rows = SynapseRows(axon, local[fan_in.target], fan_in.weight, fan_in.delay)
+    return np.diff(share_lists(axons.pair // max(sources, 1), rows, parts).first)
+
+
+def joint_words(given: Sequence[tuple[FanIn, Int64]]) -> int:
+    """Return the list words of one core with several parts.
+
+    given : population, and ids of its neurons in the core, ascending, of each part
+    """
+    neurons = np.sort(np.concatenate([ids for _, ids in given]))
+    columns = []
+    for fan_in, ids in given:
+        inside = np.zeros(fan_in.size, bool)
+        inside[ids - fan_in.first] = True
+        own = inside[fan_in.target]
+        columns.append(
+            (
+                fan_in.sources[fan_in.source[own]],
+                np.searchsorted(neurons, fan_in.target[own] + fan_in.first),
+                fan_in.weight[own],
+                fan_in.delay[own],
+            )
+        )
+    source, local, weight, delay = (np.concatenate(each) for each in zip(*columns, strict=True))
+    sources, axon = np.unique(source, return_inverse=True)
+    rows = SynapseRows(axon.reshape(-1), local, weight, delay)
+    return len(share_lists(np.zeros(sources.size, np.int64), rows, 1).words)
