@@ -41,7 +41,7 @@ def map_neurons(
 
     network : the model in integers
     chip : mesh and usable cores; limits of its cores hold in addition to those of `shape`, and its
-        `synapses` are words of synapse lists
+        limit of synapses counts words of synapse lists
     activity : spikes per tick of each neuron and input, shape (neurons + inputs,), as from
         `MeasuredActivity`; by default all are equal
     seed : of the placement; equal seeds give equal mappings
@@ -73,10 +73,11 @@ def _packed(
     """Return cores within all limits; populations with too many routes get more tiles."""
     packer = Packer(populations, limits, rate)
     tilings = [find_tilings(each, n, limits, usable) for n, each in enumerate(populations)]
+    short: DoesNotFitError | None = None
     while True:
         contents = pack_cores(packer, tilings)
         if len(contents) > usable:
-            raise _too_few_cores(populations, contents, limits, usable)
+            raise short or _too_few_cores(populations, contents, limits, usable)
         routes = _routes(network, _part_of(contents, network.neurons), watched)
         held = np.array([routes[_neurons_of(each)].sum() for each in contents])
         worst = int(held.argmax())
@@ -88,12 +89,13 @@ def _packed(
         own = routes[fan_in.first : fan_in.first + fan_in.size]
         tiles = len(tilings[number][0].parts)
         more = max(tiles + 1, int(tiles * held[worst] / limits.routes))
+        short = DoesNotFitError(
+            f"{fan_in.name}: core needs {held[worst]:,} routes for neurons with up to "
+            f"{own.max():,} destination cores, but holds {limits.routes:,} routes; use cores "
+            "with more routes, or a larger chip"
+        )
         if own.max() > limits.routes or more > min(usable, fan_in.size):
-            raise DoesNotFitError(
-                f"{fan_in.name}: core needs {held[worst]:,} routes for neurons with up to "
-                f"{own.max():,} destination cores, but holds {limits.routes:,} routes; use cores "
-                "with more routes, or a larger chip"
-            )
+            raise short
         tilings[number] = find_tilings(fan_in, number, limits, usable, more)
 
 

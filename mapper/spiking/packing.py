@@ -17,10 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.spiking.model import Floats
+from mapper.spiking.tiles import Grid
 from mapper.spiking.tilings import Part, Tiling
 from mapper.spiking.usage import CoreLimits, FanIn, joint_words
 
 Int64 = NDArray[np.int64]
+PartKey = tuple[int, Grid, int]  # population, its cut, and tile
 MOST_TRIALS = 1500  # packings of a search
 MOST_CHECKS = 1 << 21  # pairs of a part and a core that are compared in a search
 
@@ -28,11 +30,10 @@ MOST_CHECKS = 1 << 21  # pairs of a part and a core that are compared in a searc
 class CoreContent(NamedTuple):
     """The parts of a core, and the use of its memories.
 
-    keys : population, tiling and tile of each part
     sources : ids, ascending
     """
 
-    keys: tuple[tuple[int, int, int], ...]
+    keys: tuple[PartKey, ...]
     parts: tuple[Part, ...]
     neurons: int
     sources: Int64
@@ -49,22 +50,21 @@ class Packer:
     """Packs parts within limits.
 
     rate : spikes per tick of each neuron and input
+    checks : pairs of a part and a core that were compared
     """
 
     fan_ins: Sequence[FanIn]
     limits: CoreLimits
     rate: Floats
     checks: int = 0
-    _joined: dict[tuple[tuple[int, int, int], ...], CoreContent | None] = field(
-        default_factory=dict
-    )
+    _joined: dict[tuple[PartKey, ...], CoreContent | None] = field(default_factory=dict)
 
-    def pack(self, tilings: Sequence[Sequence[Tiling]], choice: Sequence[int]) -> list[CoreContent]:
-        """Return the contents of cores that hold the chosen tiling of each population."""
+    def pack(self, tilings: Sequence[Tiling]) -> list[CoreContent]:
+        """Return the contents of cores that hold the parts of these tilings."""
         parts = [
-            _alone((population, number, tile), part)
-            for population, number in enumerate(choice)
-            for tile, part in enumerate(tilings[population][number].parts)
+            _alone((part.population, each.cut, tile), part)
+            for each in tilings
+            for tile, part in enumerate(each.parts)
         ]
         parts.sort(key=lambda each: -self._size(each))
         cores: list[CoreContent] = []
@@ -89,10 +89,16 @@ class Packer:
         return max(each / limit for each, limit in zip(used, self.limits, strict=False))
 
     def _join(self, core: CoreContent, part: CoreContent) -> CoreContent | None:
-        """Return a core with one more part, None if it does not fit."""
+        """Return a core with one more part, None if it does not fit.
+
+        A core has at most one tile of a population: neurons of two would interleave, and their
+        lists would be shared less.
+        """
         limits = self.limits
+        population = part.parts[0].population
         if (
-            core.neurons + part.neurons > limits.neurons
+            any(each.population == population for each in core.parts)
+            or core.neurons + part.neurons > limits.neurons
             or core.words + part.words > limits.words
             or max(core.sources.size, part.sources.size) > limits.axons
             or (core.profiles | part.profiles).bit_count() > limits.profiles
@@ -127,24 +133,20 @@ class Packer:
 
 def pack_cores(packer: Packer, tilings: Sequence[Sequence[Tiling]]) -> list[CoreContent]:
     """Return the contents of cores with the best tiling of each population that is found."""
-    choice = [0] * len(tilings)
-    best = packer.pack(tilings, choice)
-    cost = _cost(best)
-    trials, improved = 0, True
+    chosen = [each[0] for each in tilings]
+    packer.checks = trials = 0
+    best = packer.pack(chosen)
+    cost, improved = _cost(best), True
     while improved:
         improved = False
-        for group, numbers in _exchanges(tilings):
+        for changed in _exchanges(tilings):
             if trials >= MOST_TRIALS or packer.checks >= MOST_CHECKS:
                 return best
-            tried = list(choice)
-            for population, number in zip(group, numbers, strict=True):
-                tried[population] = number
-            if tried == choice:
-                continue
+            tried = [changed.get(n, each) for n, each in enumerate(chosen)]
             trials += 1
-            found = packer.pack(tilings, tried)
+            found = packer.pack(tried)
             if _cost(found) < cost:
-                choice, best, cost, improved = tried, found, _cost(found), True
+                chosen, best, cost, improved = tried, found, _cost(found), True
     return best
 
 
@@ -153,17 +155,15 @@ def _cost(cores: Sequence[CoreContent]) -> Cost:
     return len(cores), round(packets * words, 6)  # a sum in another order is the same cost
 
 
-def _exchanges(
-    tilings: Sequence[Sequence[Tiling]],
-) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Yield one or two populations, and other tilings of them."""
+def _exchanges(tilings: Sequence[Sequence[Tiling]]) -> Iterator[dict[int, Tiling]]:
+    """Yield tilings of one or two populations, by population."""
     for size in (1, 2):
         for group in combinations(range(len(tilings)), size):
-            for numbers in product(*(range(len(tilings[each])) for each in group)):
-                yield group, numbers
+            for chosen in product(*(tilings[each] for each in group)):
+                yield dict(zip(group, chosen, strict=True))
 
 
-def _alone(key: tuple[int, int, int], part: Part) -> CoreContent:
+def _alone(key: PartKey, part: Part) -> CoreContent:
     return CoreContent(
         (key,), (part,), part.neurons.size, part.sources, part.words, part.profiles, part.packets
     )

@@ -16,6 +16,7 @@ from mapper.spiking.model import Floats, SpikingModel
 from mapper.spiking.tiles import Grid, grid_of
 
 Int64 = NDArray[np.int64]
+MAP_BYTES = 1 << 27  # of a map of tiles and sources; larger ones are sorted instead
 LIMIT_NAMES = ("neurons", "axons", "list words", "profiles")
 """Names of the fields of `CoreLimits` that a part uses by itself, in messages."""
 
@@ -39,7 +40,7 @@ class CoreLimits(NamedTuple):
         return cls(
             min(shape.neurons, chip.neurons),
             min(shape.axons, chip.axons_in or shape.axons),
-            min(shape.synapses, chip.synapses or shape.synapses),
+            min(shape.synapses, chip.synapse_limit or shape.synapses),
             shape.profiles,
             shape.routes,
         )
@@ -123,9 +124,13 @@ class TileAxons(NamedTuple):
 def count_axons(fan_in: FanIn, part: Int64, parts: int) -> TileAxons:
     """Count everything but list words of a population in parts; part : of each neuron."""
     sources = fan_in.sources.size
-    occurs = np.zeros(parts * sources, bool)
-    occurs[part[fan_in.target] * sources + fan_in.source] = True
-    pair = np.flatnonzero(occurs)
+    key = part[fan_in.target] * sources + fan_in.source
+    if parts * sources <= MAP_BYTES:
+        occurs = np.zeros(parts * sources, bool)
+        occurs[key] = True
+        pair = np.flatnonzero(occurs)
+    else:
+        pair = np.unique(key)
     tile = pair // max(sources, 1)
     kinds = np.unique(np.column_stack([part, fan_in.profile]), axis=0)[:, 0]
     return TileAxons(
