@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from chipsim.chip.memory import memory_use
 from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
 from chipsim.protocols import Int64Array
@@ -13,7 +14,7 @@ from chipsim.protocols import Int64Array
 LIMITS = ("neurons", "synapses", "axons_in", "axons_out")
 """Core limits in the order in which violations are listed; `MEMORY` comes last."""
 MEMORY = "memory_bits"
-"""The limit of the synaptic memory, for chips that count its bits."""
+"""The limit of the memory of a core, for chips that count its bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def uses(chip: Chip, usage: Usage) -> dict[str, Int64Array]:
     """Return the use of each core by limit name, with the memory if the chip counts its bits."""
     found = {limit: usage.of(limit) for limit in LIMITS}
     if chip.memory_bits is not None:
-        found[MEMORY] = usage.synapses * chip.synapse_bits + usage.axons_in * chip.axon_bits
+        found[MEMORY] = memory_use(chip, usage.neurons, usage.synapses, usage.axons_in)
     return found
 
 

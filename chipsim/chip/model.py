@@ -13,6 +13,7 @@ from msgspec import Meta
 from chipsim.chip.energy import ChipEnergy
 from chipsim.chip.host import ChipHost
 from chipsim.chip.machine import Axes, Machine, flat_axes
+from chipsim.chip.memory import NO_MEMORY, PARTS, check_memory, synapse_room
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.chip.provenance import Provenance
 from chipsim.chip.tables import annotations_of
@@ -30,8 +31,11 @@ Delivery = Literal["synapse", "core", "tree"]
 branches on the way to these cores (multicast)."""
 
 _LIMITS = ("neurons", "synapses", "axons_in", "axons_out")
+_OMITTED = {"sharing": "none", "neuron_bits": 0}  # not in `to_json`
 _UNITS = ("energy_unit", "latency_unit")
-_MEMORY = ("memory_bits", "weight_bits", "index_bits", "axon_bits")
+Sharing = Literal["none", "offset"]
+"""Synapses that a core stores: all, or lists that are equal relative to their first neuron once."""
+
 _TABLE_TYPES = {
     "npu": NpuShape, "host": ChipHost, "time": ChipTime, "energy": ChipEnergy, "machine": Machine
 }  # fmt: skip
@@ -44,7 +48,8 @@ _ASKED = {
     "name": "a non-empty text",
     **dict.fromkeys(("width", "height"), "a whole number of cores, 1 or more"),
     **dict.fromkeys((*_LIMITS, "memory_bits"), "a whole number, 1 or more"),
-    **dict.fromkeys(("weight_bits", "index_bits", "axon_bits"), "a whole number, at most 65536"),
+    **dict.fromkeys(PARTS, "a whole number, at most 65536"),
+    "sharing": "none or offset",
     "delivery": "synapse, core or tree",
     "single_target": "true or false",
     "energy_unit": "relative or pJ",
@@ -88,9 +93,17 @@ class Chip:
         Count | None,
         Meta(description="distinct (neuron, other core that it reaches) pairs, per core"),
     ] = None
-    memory_bits: Annotated[Count | None, Meta(description="bits of synaptic memory per core")] = (
-        None
-    )
+    sharing: Annotated[
+        Sharing,
+        Meta(
+            description="synapses that a core stores: all (none), or synapse lists that are equal "
+            "relative to their first neuron once (offset)"
+        ),
+    ] = "none"
+    memory_bits: Annotated[
+        Count | None,
+        Meta(description="bits of memory per core for synapses, and for neurons with neuron_bits"),
+    ] = None
     weight_bits: Annotated[
         Bits | None, Meta(description="bits per weight in that memory; requires memory_bits")
     ] = None
@@ -99,6 +112,9 @@ class Chip:
     ] = 0
     axon_bits: Annotated[
         Bits, Meta(description="bits per synapse list of a source neuron, without its synapses")
+    ] = 0
+    neuron_bits: Annotated[
+        Bits, Meta(description="bits per neuron, where that memory also holds neurons")
     ] = 0
     unavailable: Annotated[
         tuple[int, ...],
@@ -169,7 +185,7 @@ class Chip:
                 'add delivery = "core"'
             )
         self._check_unavailable()
-        self._check_memory()
+        check_memory(self)
         for name, asked in _TABLE_TYPES.items():
             value = getattr(self, name)
             if value is not None and not isinstance(value, asked):
@@ -217,33 +233,6 @@ class Chip:
             raise ChipError(f"chip {self.name}: all {self.cores} cores are unavailable; leave one")
         object.__setattr__(self, "unavailable", ids)
 
-    def _check_memory(self) -> None:
-        """Check that the bits of the memory, of a synapse and of an axon belong together."""
-        where = f"chip {self.name}"
-        if self.memory_bits is None:
-            for name in ("weight_bits", "index_bits", "axon_bits"):
-                if getattr(self, name):
-                    raise ChipError(
-                        f"{where}: {name} is {getattr(self, name)}, but memory_bits is missing; "
-                        "add the bits of synaptic memory per core"
-                    )
-            return
-        if not self.weight_bits:
-            raise ChipError(
-                f"{where}: memory_bits requires weight_bits, the precision of weights; "
-                "add it, such as weight_bits = 8"
-            )
-        if self.axon_bits and self.axons_in is None:
-            raise ChipError(
-                f"{where}: axon_bits requires axons_in, the number of lists per core; add it"
-            )
-        if not self.synapse_limit:
-            raise ChipError(
-                f"{where}: memory_bits is {self.memory_bits}, less than one synapse "
-                f"({self.synapse_bits}) and the lists of all axons_in ({self._axon_memory}); "
-                "give more"
-            )
-
     def _check_host(self) -> None:
         if self.host is None:
             return
@@ -262,19 +251,15 @@ class Chip:
         return (self.weight_bits or 0) + self.index_bits
 
     @property
-    def _axon_memory(self) -> int:
-        return self.axon_bits * (self.axons_in or 0)
-
-    @property
     def synapse_limit(self) -> int | None:
         """Limit of synapses per core for mappings: `synapses` or the memory's capacity.
 
-        The capacity excludes the lists of all `axons_in`, so a mapping within both limits also fits
-        in the memory.
+        The capacity excludes the lists of all `axons_in` and the words of all `neurons`, so a
+        mapping within these limits also fits in the memory.
         """
         if self.memory_bits is None:
             return self.synapses
-        room = max(0, self.memory_bits - self._axon_memory) // self.synapse_bits
+        room = synapse_room(self)
         return room if self.synapses is None else min(room, self.synapses)
 
     @property
@@ -370,7 +355,7 @@ class Chip:
         given = dict(zip(_LIMITS, (neurons, synapses, axons_in, axons_out), strict=True))
         kept = self
         if synapses is not None:
-            kept = replace(self, memory_bits=None, weight_bits=None, index_bits=0, axon_bits=0)
+            kept = replace(self, **NO_MEMORY)  # type: ignore[arg-type]
         return replace(kept, **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
 
     def to_json(self) -> dict[str, Any]:
@@ -382,8 +367,9 @@ class Chip:
         """
         hidden = {"origin", *TABLES, *(() if self.single_target else ("single_target",))}
         hidden |= {name for name in _UNITS if getattr(self, name) == "relative"}
+        hidden |= {name for name, unset in _OMITTED.items() if getattr(self, name) == unset}
         if self.memory_bits is None:
-            hidden |= set(_MEMORY)
+            hidden |= {"memory_bits", *PARTS}
         found = {each.name: getattr(self, each.name) for each in fields(self)}
         out = {
             name: list(value) if isinstance(value, tuple) else value

@@ -251,9 +251,10 @@ def _link_loads(name: str, loads: NDArray[np.int64], unit: float) -> dict[str, f
 
 
 def _memory(chip: dict[str, Any], use: dict[str, NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Return the bits of synapse memory that each core uses."""
+    """Return the bits of memory that each core uses."""
     synapse = chip["weight_bits"] + chip["index_bits"]
-    return use["synapses"] * synapse + use["axons_in"] * chip["axon_bits"]
+    neurons = use["neurons"] * chip.get("neuron_bits", 0)
+    return use["synapses"] * synapse + use["axons_in"] * chip["axon_bits"] + neurons
 
 
 def _plain(value: Any) -> int | float:

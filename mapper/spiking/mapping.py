@@ -40,8 +40,8 @@ def map_neurons(
     """Return the core id (y * width + x) of each neuron, ndarray[int64], shape (neurons,).
 
     network : the model in integers
-    chip : mesh and usable cores; limits of its cores hold in addition to those of `shape`, and its
-        limit of synapses counts words of synapse lists
+    chip : mesh and usable cores; limits of its cores hold in addition to the memories of `shape`,
+        and count list words instead of synapses if its `sharing` is "offset"
     activity : spikes per tick of each neuron and input, shape (neurons + inputs,), as from
         `MeasuredActivity`; by default all are equal
     seed : of the placement; equal seeds give equal mappings
@@ -172,14 +172,17 @@ def _too_few_cores(
     holds = [{part.population for part in each.parts} for each in contents]
     counts = [sum(number in each for each in holds) for number in range(len(populations))]
     largest = int(np.argmax(counts))
+    own = [each for each, held in zip(contents, holds, strict=True) if largest in held]
     uses = np.array(
         [
-            (each.neurons, each.sources.size, each.words, each.profiles.bit_count())
-            for each, held in zip(contents, holds, strict=True)
-            if largest in held
+            [each.neurons for each in own],
+            [each.sources.size for each in own],
+            [each.words for each in own],
+            [each.profiles.bit_count() for each in own],
+            [each.synapses for each in own],
         ]
     )
-    name = LIMIT_NAMES[int((uses.mean(axis=0) / limits[: len(LIMIT_NAMES)]).argmax())]
+    name = LIMIT_NAMES[int((uses.mean(axis=1) / limits[: len(LIMIT_NAMES)]).argmax())]
     return DoesNotFitError(
         f"{populations[largest].name}: needs {counts[largest]} of {len(contents)} cores, limited "
         f"by {name} per core, but the chip has {usable} usable cores; use a larger chip, or cores "

@@ -38,6 +38,7 @@ class CoreContent(NamedTuple):
     neurons: int
     sources: Int64
     words: int
+    synapses: int
     profiles: int
     packets: float
 
@@ -85,8 +86,13 @@ class Packer:
 
     def _size(self, content: CoreContent) -> float:
         """Return the largest part of a memory that a content uses."""
-        used = (content.neurons, content.sources.size, content.words)
-        return max(each / limit for each, limit in zip(used, self.limits, strict=False))
+        limits = self.limits
+        return max(
+            content.neurons / limits.neurons,
+            content.sources.size / limits.axons,
+            content.words / limits.words,
+            content.synapses / limits.synapses,
+        )
 
     def _join(self, core: CoreContent, part: CoreContent) -> CoreContent | None:
         """Return a core with one more part, None if it does not fit.
@@ -100,6 +106,7 @@ class Packer:
             any(each.population == population for each in core.parts)
             or core.neurons + part.neurons > limits.neurons
             or core.words + part.words > limits.words
+            or core.synapses + part.synapses > limits.synapses
             or max(core.sources.size, part.sources.size) > limits.axons
             or (core.profiles | part.profiles).bit_count() > limits.profiles
         ):
@@ -126,6 +133,7 @@ class Packer:
             core.neurons + part.neurons,
             sources,
             words,
+            core.synapses + part.synapses,
             core.profiles | part.profiles,
             float(self.rate[sources].sum()),
         )
@@ -165,5 +173,6 @@ def _exchanges(tilings: Sequence[Sequence[Tiling]]) -> Iterator[dict[int, Tiling
 
 def _alone(key: PartKey, part: Part) -> CoreContent:
     return CoreContent(
-        (key,), (part,), part.neurons.size, part.sources, part.words, part.profiles, part.packets
-    )
+        (key,), (part,), part.neurons.size, part.sources, part.words, part.synapses,
+        part.profiles, part.packets,
+    )  # fmt: skip

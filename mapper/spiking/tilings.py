@@ -33,6 +33,7 @@ class Part(NamedTuple):
     population : index in the list of populations with neurons
     neurons, sources : ids, ascending
     words : of its synapse lists
+    synapses : that reach it
     profiles : set of bits, bit p for profile p of the network
     packets : that reach it per tick
     """
@@ -41,6 +42,7 @@ class Part(NamedTuple):
     neurons: Int64
     sources: Int64
     words: int
+    synapses: int
     profiles: int
     packets: float
 
@@ -115,7 +117,8 @@ def _counted(fan_in: FanIn, tiles: int, limits: CoreLimits) -> list[_Counted]:
 def _use(axons: TileAxons, words: Int64 | None, limits: CoreLimits) -> tuple[float, int]:
     """Return the largest ratio of use to limit in any tile, and the index of this limit."""
     none = np.zeros(1, np.int64)
-    used = (axons.neurons, axons.axons, none if words is None else words, axons.profiles)
+    held = none if words is None else words
+    used = (axons.neurons, axons.axons, held, axons.profiles, axons.synapses)
     ratios = [float(each.max()) / limit for each, limit in zip(used, limits, strict=False)]
     worst = int(np.argmax(ratios))
     return ratios[worst], worst
@@ -136,8 +139,8 @@ def _tiling(fan_in: FanIn, number: int, counted: _Counted) -> Tiling:
             profiles |= 1 << profile
         parts.append(
             Part(
-                number, own, sources[tile], int(words[tile]), profiles,
-                float(axons.packets[tile]),
+                number, own, sources[tile], int(words[tile]),
+                int(axons.synapses[tile]), profiles, float(axons.packets[tile]),
             )
         )  # fmt: skip
     return Tiling(counted.cut, tuple(parts))
@@ -148,7 +151,7 @@ def _shortage(fan_in: FanIn, limits: CoreLimits, cores: int) -> DoesNotFitError:
     each = np.arange(fan_in.size)
     axons = count_axons(fan_in, each, fan_in.size)
     words = count_words(fan_in, axons)
-    needs = (axons.neurons, axons.axons, words, axons.profiles)
+    needs = (axons.neurons, axons.axons, words, axons.profiles, axons.synapses)
     for name, used, limit in zip(LIMIT_NAMES, needs, limits, strict=False):
         worst = int(used.argmax())
         if used[worst] > limit:

@@ -17,7 +17,8 @@ from mapper.spiking.tiles import Grid, grid_of
 
 Int64 = NDArray[np.int64]
 MAP_BYTES = 1 << 27  # of a map of tiles and sources; larger ones are sorted instead
-LIMIT_NAMES = ("neurons", "axons", "list words", "profiles")
+NO_LIMIT = 1 << 62
+LIMIT_NAMES = ("neurons", "axons", "list words", "profiles", "synapses")
 """Names of the fields of `CoreLimits` that a part uses by itself, in messages."""
 
 
@@ -25,6 +26,7 @@ class CoreLimits(NamedTuple):
     """Sizes of a core's memories, the smaller of the shape's and the chip's.
 
     words : of synapse lists, after sharing
+    synapses : before sharing, on chips that do not share lists
     routes : (neuron, destination core) pairs
     """
 
@@ -32,16 +34,20 @@ class CoreLimits(NamedTuple):
     axons: int
     words: int
     profiles: int
+    synapses: int
     routes: int
 
     @classmethod
     def of(cls, chip: Chip, shape: CoreShape) -> CoreLimits:
         """Return the limits of a core with this shape on a chip."""
+        stored = chip.synapse_limit or NO_LIMIT
+        shared = chip.sharing == "offset"
         return cls(
             min(shape.neurons, chip.neurons),
-            min(shape.axons, chip.axons_in or shape.axons),
-            min(shape.synapses, chip.synapse_limit or shape.synapses),
+            min(shape.axons, chip.axons_in or NO_LIMIT),
+            min(shape.synapses, stored if shared else NO_LIMIT),
             shape.profiles,
+            NO_LIMIT if shared else stored,
             shape.routes,
         )
 
@@ -109,7 +115,7 @@ class TileAxons(NamedTuple):
 
     part : tile of each neuron
     pair : tile * sources + source, ascending, shape (axons,)
-    neurons, axons, profiles : used by each tile
+    neurons, axons, profiles, synapses : used by each tile
     packets : that reach each tile per tick
     """
 
@@ -118,6 +124,7 @@ class TileAxons(NamedTuple):
     neurons: Int64
     axons: Int64
     profiles: Int64
+    synapses: Int64
     packets: Floats
 
 
@@ -139,6 +146,7 @@ def count_axons(fan_in: FanIn, part: Int64, parts: int) -> TileAxons:
         np.bincount(part, minlength=parts),
         np.bincount(tile, minlength=parts),
         np.bincount(kinds, minlength=parts),
+        np.bincount(part[fan_in.target], minlength=parts),
         np.bincount(tile, fan_in.rate[pair % max(sources, 1)], parts).astype(np.float64),
     )
 

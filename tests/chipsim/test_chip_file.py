@@ -30,6 +30,7 @@ CHIPS = [
     Chip("machine", 8, 4, machine=MACHINE),
     Chip("given", 3, 2, machine=Machine(3, 2, columns=(0, 0, 2.5), rows=(-1, 7))),
     Chip("bits", 2, 1, axons_in=9, memory_bits=999, weight_bits=4, index_bits=3, axon_bits=2),
+    Chip("shared", 2, 1, 9, sharing="offset", memory_bits=999, weight_bits=4, neuron_bits=7),
     Chip("spends", 2, 1, energy=ChipEnergy(event=2.5, packet_in=0.0, unit="relative")),
     Chip("copies", 2, 1, delivery="core", single_target=True),
     Chip("small", 1, 1, energy_router=1e-300, energy_link=1e300, latency_link=0.1 + 0.2),
@@ -57,8 +58,8 @@ def test_any_name_is_read_back(name: str) -> None:
 def test_the_tables_are_complete() -> None:
     assert list(meanings(Chip)) == [
         "name", "width", "height", "neurons", "synapses", "axons_in", "axons_out",
-        "memory_bits", "weight_bits", "index_bits", "axon_bits", "unavailable",
-        "delivery", "single_target", "energy_router", "energy_link", "energy_unit",
+        "sharing", "memory_bits", "weight_bits", "index_bits", "axon_bits", "neuron_bits",
+        "unavailable", "delivery", "single_target", "energy_router", "energy_link", "energy_unit",
         "latency_router", "latency_link", "latency_unit", "npu", "host", "time", "energy",
         "machine", "origin",
     ]  # fmt: skip

@@ -130,29 +130,33 @@ def test_bits_of_the_memory_by_hand() -> None:
     smaller = replace(chip, memory_bits=41)
     assert violations(smaller, usage) == [Violation(2, "memory_bits", 42, 41)]
     assert str(violations(smaller, usage)[0]) == "core 2 uses 42 bits of memory (limit 41)"
+    shared = replace(chip, neurons=4, neuron_bits=100, memory_bits=1000)
+    expected = uses(chip, usage)["memory_bits"] + 100 * usage.neurons
+    assert uses(shared, usage)["memory_bits"].tolist() == expected.tolist()
 
 
 @given(
     st.integers(1, 10**7), st.integers(1, 40), st.integers(0, 40), st.integers(0, 40),
-    st.integers(1, 5000), st.none() | st.integers(1, 10**5),
+    st.integers(1, 5000), st.none() | st.integers(1, 10**5), st.integers(0, 40),
 )  # fmt: skip
 def test_limits_of_mappings_keep_within_the_memory(
-    memory: int, weight: int, index: int, axon: int, axons: int, synapses: int | None
+    memory: int, weight: int, index: int, axon: int, axons: int, synapses: int | None, neuron: int
 ) -> None:
-    """The synapse limit fits the memory with any number of axons; one more does not."""
+    """The synapse limit fits the memory with all axons and neurons; one more does not."""
+    others = axon * axons + neuron * 100
     try:
         chip = Chip(
-            "c", 1, 1, synapses=synapses, axons_in=axons, memory_bits=memory,
-            weight_bits=weight, index_bits=index, axon_bits=axon,
+            "c", 1, 1, 100, synapses, axons, memory_bits=memory, weight_bits=weight,
+            index_bits=index, axon_bits=axon, neuron_bits=neuron,
         )  # fmt: skip
     except ChipError as error:
-        assert weight + index + axon * axons > memory
+        assert weight + index + others > memory
         assert "less than one synapse" in str(error)
         return
     most = chip.synapse_limit
     assert most is not None
-    assert most * (weight + index) + axons * axon <= memory
-    assert most == synapses or (most + 1) * (weight + index) + axons * axon > memory
+    assert most * (weight + index) + others <= memory
+    assert most == synapses or (most + 1) * (weight + index) + others > memory
     assert synapses is None or most <= synapses
 
 
@@ -173,6 +177,11 @@ def test_a_synapse_limit_replaces_memory_bits() -> None:
         ({"memory_bits": 1000, "weight_bits": 0}, "memory_bits requires weight_bits"),
         ({"weight_bits": 8}, "weight_bits is 8, but memory_bits is missing; add the bits"),
         ({"axon_bits": 8}, "axon_bits is 8, but memory_bits is missing"),
+        ({"neuron_bits": 8}, "neuron_bits is 8, but memory_bits is missing"),
+        (
+            {"memory_bits": 8195, "weight_bits": 4, "neuron_bits": 8},
+            "memory_bits is 8195, less than one synapse .4., all neurons .8192. and the lists",
+        ),
         ({"memory_bits": 1000, "weight_bits": 8, "axon_bits": 1}, "requires axons_in, the number"),
         ({"memory_bits": 7, "weight_bits": 8}, "memory_bits is 7, less than one synapse .8."),
         ({"memory_bits": 0, "weight_bits": 8}, "memory_bits is 0; give a whole number, 1 or more"),

@@ -47,7 +47,8 @@ def test_json_round_trip() -> None:
     values = json.loads(json.dumps(chip.to_json()))
     assert set(values) == {field.name for field in dataclasses.fields(Chip)} - {
         *TABLES, "energy_unit", "latency_unit", "origin",
-        "memory_bits", "weight_bits", "index_bits", "axon_bits", "single_target",
+        "memory_bits", "weight_bits", "index_bits", "axon_bits", "neuron_bits", "sharing",
+        "single_target",
     }  # fmt: skip
     assert from_fields(values) == chip
 
@@ -69,6 +70,7 @@ def test_numpy_numbers_become_plain() -> None:
         ({"neurons": 0}, "neurons is 0; give a whole number, 1 or more"),
         ({"neurons": None}, "neurons is None"),
         ({"synapses": -1}, "synapses is -1"),
+        ({"sharing": "all"}, "sharing is 'all'; give none or offset"),
         ({"axons_in": "4"}, "axons_in is '4'"),
         ({"energy_link": -0.1}, "energy_link is -0.1; give a finite number, 0 or more"),
         ({"latency_router": float("nan")}, "latency_router is nan"),

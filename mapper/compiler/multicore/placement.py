@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from chipsim.chip.memory import NO_MEMORY
 from chipsim.chip.model import Chip
 from mapper.compiler.multicore.job import nearest
 from mapper.compiler.multicore.vertices import WHOLE, Vertices, with_ports
@@ -148,6 +149,6 @@ def place(vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int) -> 
 
 def tiles_chip(chip: Chip) -> Chip:
     """Return the chip without its limits, which the sizes of vertices already include."""
+    chip = replace(chip, **NO_MEMORY)  # type: ignore[arg-type]
     chip = replace(chip, npu=None, host=None, time=None, energy=None, neurons=WHOLE)
-    chip = replace(chip, memory_bits=None, weight_bits=None, index_bits=0, axon_bits=0)
     return replace(chip, synapses=None, axons_in=None, axons_out=None, single_target=False)

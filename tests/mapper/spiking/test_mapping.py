@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -137,6 +138,39 @@ def test_words_of_a_convolution(
     cores = used_cores(network, map_neurons(model, network, chip, shape), chip, shape)
     assert len(cores) == parts
     assert sum(len(each.synapses) for each in cores) == lists**2 * 2 * 4
+
+
+@pytest.mark.parametrize(
+    ("sharing", "cores"),
+    [
+        # 7 x 7 lists of 2 x 4 words
+        ("offset", 1),
+        # 16 x 16 pairs of pixels, of 2 x 4 channels: more than three cores hold
+        ("none", 4),
+    ],
+)
+def test_chips_count_synapses_or_list_words(sharing: Literal["none", "offset"], cores: int) -> None:
+    weights, target = convolution((2, 6, 6), 4, 3, 1, 1)
+    model, network = layer(weights, (2, 6, 6), target)
+    assert network.source.size == 16 * 16 * 2 * 4
+    chip = Chip("chip", 2, 2, synapses=512, sharing=sharing)
+    core = map_neurons(model, network, chip, CoreShape(weight_bits=10))
+    assert np.unique(core).size == cores
+    assert np.bincount(core[network.target]).max() <= 512 or sharing == "offset"
+
+
+def test_neurons_leave_less_memory_for_synapses() -> None:
+    """Neurons use 144 * 14 of 6,000 bits, and the layer's 392 list words 10 bits each."""
+    weights, target = convolution((2, 6, 6), 4, 3, 1, 1)
+    model, network = layer(weights, (2, 6, 6), target)
+    chip = Chip(
+        "chip", 2, 2, neurons=144, sharing="offset", memory_bits=6000, weight_bits=10,
+        neuron_bits=10,
+    )  # fmt: skip
+    for bits, cores in ((10, 1), (14, 1), (15, 2)):
+        own = replace(chip, neuron_bits=bits)
+        core = map_neurons(model, network, own, CoreShape(weight_bits=10))
+        assert np.unique(core).size == cores
 
 
 def test_a_dense_layer_is_cut_into_slices() -> None:
