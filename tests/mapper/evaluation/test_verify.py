@@ -34,7 +34,7 @@ def out(folder: Path, run: Run) -> Path:
     random_network(folder / "net.bin", 40, 160, sizes=[1, 2] * 20)
     Path("chip.toml").write_text(
         "width = 5\nheight = 4\nneurons = 5\nsynapses = 60\naxons_in = 50\naxons_out = 80\n"
-        "memory_bits = 900\nweight_bits = 6\nindex_bits = 4\naxon_bits = 4\n"
+        "memory_bits = 910\nweight_bits = 6\nindex_bits = 4\naxon_bits = 4\nneuron_bits = 2\n"
         'unavailable = [7]\nenergy_unit = "pJ"\n[time]\nhop = 2\n'
         "[energy]\nevent = 2.5\nneuron = 3\npacket_out = 0.5\npacket_in = 0.25\n"
     )
@@ -268,8 +268,8 @@ def test_energies_of_each_delivery(
 
 def test_memory_bits_are_checked(out: Path, fails: Fails) -> None:
     report = json.loads((out / "report.json").read_text())
-    most = round(900 * report["metrics"]["memory_fill_max"])
-    assert 204 < most <= 900
+    most = round(910 * report["metrics"]["memory_fill_max"])
+    assert 204 < most <= 910
     edit(out / "report.json", lambda report: report["chip"].update(memory_bits=most - 1))
     assert f"uses {most} memory_bits of {most - 1}" in fails("verify", out)
 
