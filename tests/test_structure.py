@@ -20,7 +20,7 @@ LEVELS: dict[str, list[str]] = {
                 "locks extras typed", "files", "npz blobs", "graph quantise", "sorting", "store",
                 "scratch generate formats samples"],
     "chipsim": ["errors protocols parallel", "chip", "traffic", "noc", "npu ticks spiking"],
-    "hw": ["errors strobe", "socket integers", "barrier flow axons", "noc", "core cuba",
+    "hw": ["errors strobe", "socket integers", "barrier flow axons", "noc", "core",
            "tables npu", "chip", "run"],
     "hw.npu": [
         "drain isa steps",

@@ -43,7 +43,6 @@ REASONS = {
     "mapper.api.map_network": "for users of Python",
     **dict.fromkeys(
         (
-            "hw.core.arithmetic.simulate",
             "hw.tables.make_tables",
             "mapper.spiking.agreement.PopulationAgreement.diverges",
             "mapper.spiking.pipeline.CompiledSpikes.trials",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Shape, Signal, Value, signed
+from amaranth.hdl import Cat, Module, Mux, Shape, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -101,7 +101,9 @@ class NeuronUpdate(wiring.Component):
         neuron, shared, waits = own[7], profile[7], state[7].waits
         rest = Signal(signed(shape.state_bits + 1))
         waiting, fires = Signal(), Signal()
+        capped = Signal(shape.state)  # the rest after a spike, which is not negative
         m.d.comb += [
+            capped.eq(Cat(rest[:-2] | rest[-2].replicate(shape.state_bits - 1), 0)),
             rest.eq(charged - neuron.threshold),
             waiting.eq(waits != 0),
             fires.eq((rest >= 0) & ~waiting & ~shared.silent),
@@ -114,7 +116,7 @@ class NeuronUpdate(wiring.Component):
                     Mux(
                         waiting | (fires & ~shared.subtract),
                         neuron.reset,
-                        Mux(fires, saturated(rest, shape.state), charged),
+                        Mux(fires, capped, charged),
                     )
                 ),
                 self.after.waits.eq(Mux(fires, shared.refractory, waits - waiting)),
