@@ -1,7 +1,7 @@
 """Mapping of a spiking model to the cores of a chip.
 
-Populations are cut into tiles, tiles are packed into cores (`packing`), and cores are placed on the
-mesh by the placement of group graphs that `mapper run` uses.
+Modules of `mapper.spiking.partition` cut populations into tiles (`tilings`), pack tiles into cores
+(`packing`), and place these on the mesh (`placement`).
 """
 
 from __future__ import annotations
@@ -10,23 +10,18 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
 
 from chipsim.chip.model import Chip
 from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
 from mapper.errors import DoesNotFitError
-from mapper.graph.csr import Subgraph
-from mapper.placement.legalise import Places
-from mapper.placement.portfolio import place
-from mapper.placement.region import choose_region
 from mapper.spiking.model import Floats, SpikingModel
-from mapper.spiking.packing import CoreContent, Packer, pack_cores
-from mapper.spiking.tilings import find_tilings
-from mapper.spiking.usage import LIMIT_NAMES, CoreLimits, FanIn, fan_ins
+from mapper.spiking.partition.packing import CoreContent, Packer, pack_cores
+from mapper.spiking.partition.placement import place_parts, routes_of
+from mapper.spiking.partition.tilings import find_tilings
+from mapper.spiking.partition.usage import LIMIT_NAMES, CoreLimits, FanIn, fan_ins
 
 Int64 = NDArray[np.int64]
-TRAFFIC = 1 << 40  # total packets of a placement, which counts in integers
 
 
 def map_neurons(
@@ -58,8 +53,7 @@ def map_neurons(
     watched = _watched(model)
     contents = _packed(populations, network, watched, limits, chip.usable_count, rate)
     part = _part_of(contents, network.neurons)
-    x, y = _placed(network, part, len(contents), rate, chip, seed)
-    return (y.astype(np.int64) * chip.width + x)[part]
+    return place_parts(network, part, rate, chip, seed)[part]
 
 
 def _packed(
@@ -123,43 +117,10 @@ def _part_of(contents: Sequence[CoreContent], neurons: int) -> Int64:
 
 def _routes(network: SpikingNetwork, part: Int64, watched: Int64) -> Int64:
     """Return the routes of each neuron, with one to the host for watched neurons."""
-    source, _ = _reached(network, part)
+    source, _ = routes_of(network, part)
     routes = np.bincount(source[source < network.neurons], minlength=network.neurons)
     routes[watched] += 1
     return routes
-
-
-def _reached(network: SpikingNetwork, part: Int64) -> tuple[Int64, Int64]:
-    """Return source and destination part of each route, each shape (routes,)."""
-    parts = int(part.max()) + 1
-    pair = np.unique(network.source * parts + part[network.target])
-    return pair // parts, pair % parts
-
-
-def _placed(
-    network: SpikingNetwork, part: Int64, parts: int, rate: Floats, chip: Chip, seed: int
-) -> Places:
-    """Return the column and row of each part, with few hops between parts per tick."""
-    usable = chip.usable.reshape(chip.height, chip.width)
-    region = choose_region(usable, parts, chip.axes)
-    source, target = _reached(network, part)
-    inner = source < network.neurons  # packets of inputs come from the host
-    source, target = source[inner], target[inner]
-    packets, first = rate[source], part[source]
-    matrix = coo_array((packets, (first, target)), shape=(parts, parts)).tocsr()
-    matrix = (matrix + matrix.T).tocsr()
-    matrix.setdiag(0)
-    matrix.eliminate_zeros()
-    matrix.sort_indices()
-    scale = TRAFFIC / max(float(matrix.sum()), 1e-300)
-    groups = Subgraph(
-        matrix.indptr.astype(np.int64),
-        matrix.indices.astype(np.int32),
-        np.maximum(np.rint(matrix.data * scale), 1).astype(np.int64),
-        np.bincount(part, minlength=parts),
-        np.arange(parts),
-    )
-    return place(groups, region, "default", np.random.default_rng(seed))
 
 
 def _too_few_cores(

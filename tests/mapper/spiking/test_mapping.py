@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from chipsim.chip.host import ChipHost
 from chipsim.chip.model import Chip
 from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
@@ -196,8 +197,12 @@ def test_busy_paths_are_short() -> None:
     shape = CoreShape(neurons=16, sum_bits=20)
     network = to_integers(model, schedule(model), shape, IntegerOptions()).network
     core = map_neurons(model, network, Chip("chip", 4, 1), shape)
-    assert core[::16].tolist() in ([0, 1, 2, 3], [3, 2, 1, 0])
     assert np.array_equal(core, np.repeat(core[::16], 16))
+    assert core[::16].tolist() == [0, 1, 2, 3]  # inputs come from core 0
+    chip = Chip("chip", 4, 1, host=ChipHost(ports=(3,)))
+    assert map_neurons(model, network, chip, shape)[::16].tolist() == [3, 2, 1, 0]
+    core = map_neurons(model, network, Chip("chip", 6, 5, unavailable=(0,)), shape)
+    assert core[0] in (1, 6)
 
 
 def test_unavailable_cores_stay_empty() -> None:

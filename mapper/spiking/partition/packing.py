@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.spiking.model import Floats
-from mapper.spiking.tiles import Grid
-from mapper.spiking.tilings import Part, Tiling
-from mapper.spiking.usage import CoreLimits, FanIn, joint_words
+from mapper.spiking.partition.tiles import Grid
+from mapper.spiking.partition.tilings import Part, Tiling
+from mapper.spiking.partition.usage import CoreLimits, FanIn, joint_words
 
 Int64 = NDArray[np.int64]
 PartKey = tuple[int, Grid, int]  # population, its cut, and tile

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.errors import DoesNotFitError
-from mapper.spiking.tiles import Grid, cuts_of, tile_of
-from mapper.spiking.usage import (
+from mapper.spiking.partition.tiles import Grid, cuts_of, tile_of
+from mapper.spiking.partition.usage import (
     LIMIT_NAMES,
     CoreLimits,
     FanIn,

@@ -13,7 +13,7 @@ from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
 from hw.core.sharing import SynapseRows, share_lists
 from mapper.spiking.model import Floats, SpikingModel
-from mapper.spiking.tiles import Grid, grid_of
+from mapper.spiking.partition.tiles import Grid, grid_of
 
 Int64 = NDArray[np.int64]
 MAP_BYTES = 1 << 27  # of a map of tiles and sources; larger ones are sorted instead

@@ -1,0 +1,105 @@
+"""Placement of the parts of a spiking model on the mesh, for few hops of packets per tick.
+
+Parts are placed by the placement of group graphs that `mapper run` uses. The placement is then
+mirrored and shifted to the place where packets of inputs have the fewest hops from the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+
+from chipsim.chip.model import Chip
+from hw.core.network import SpikingNetwork
+from mapper.graph.csr import Subgraph
+from mapper.placement.portfolio import place
+from mapper.placement.region import choose_region
+from mapper.spiking.model import Floats
+
+Int64 = NDArray[np.int64]
+TRAFFIC = 1 << 40  # total packets of a placement, which counts in integers
+
+
+def routes_of(network: SpikingNetwork, part: Int64) -> tuple[Int64, Int64]:
+    """Return source and destination part of each route, each shape (routes,), by source.
+
+    part : part of each neuron, shape (neurons,)
+    """
+    parts = int(part.max()) + 1
+    pair = np.unique(network.source * parts + part[network.target])
+    return pair // parts, pair % parts
+
+
+def place_parts(network: SpikingNetwork, part: Int64, rate: Floats, chip: Chip, seed: int) -> Int64:
+    """Return the core of each part, shape (parts,).
+
+    rate : spikes per tick of each neuron and input, shape (neurons + inputs,)
+
+    Raises `DoesNotFitError` if there are more parts than usable cores.
+    """
+    parts = int(part.max()) + 1
+    source, target = routes_of(network, part)
+    inner = source < network.neurons
+    packets = coo_array(
+        (rate[source[inner]], (part[source[inner]], target[inner])), shape=(parts, parts)
+    )
+    usable = chip.usable.reshape(chip.height, chip.width)
+    region = choose_region(usable, parts, chip.axes)
+    groups = _groups(packets, np.bincount(part))
+    x, y = place(groups, region, "default", np.random.default_rng(seed))
+    core = y.astype(np.int64) * chip.width + x
+    if not chip.axes.flat:
+        return core
+    entering = np.bincount(target[~inner], rate[source[~inner]], parts).astype(np.float64)
+    return _near_host(core, entering, chip)
+
+
+def _groups(packets: coo_array, sizes: Int64) -> Subgraph:
+    """Return the packets between parts in both directions, as whole numbers."""
+    matrix = (packets + packets.T).tocsr()
+    matrix.setdiag(0)
+    matrix.eliminate_zeros()
+    matrix.sort_indices()
+    scale = TRAFFIC / max(float(matrix.sum()), 1e-300)
+    return Subgraph(
+        matrix.indptr.astype(np.int64),
+        matrix.indices.astype(np.int32),
+        np.maximum(np.rint(matrix.data * scale), 1).astype(np.int64),
+        sizes,
+        np.arange(sizes.size),
+    )
+
+
+def _near_host(core: Int64, entering: Floats, chip: Chip) -> Int64:
+    """Return the symmetric and shifted placement with the fewest hops of packets from the host.
+
+    entering : packets of inputs per tick to each part
+    """
+    ports = np.array(chip.host_ports)
+    rows, columns = np.divmod(np.arange(chip.cores), chip.width)
+    hops = np.min(
+        [abs(columns - port % chip.width) + abs(rows - port // chip.width) for port in ports],
+        axis=0,
+    )
+    best, least = core, float(hops[core] @ entering)
+    for found in _moved(core, chip):
+        cost = float(hops[found] @ entering)
+        if cost < least and chip.usable[found].all():
+            best, least = found, cost
+    return best
+
+
+def _moved(core: Int64, chip: Chip) -> Iterator[Int64]:
+    """Yield placements with the same distances between all parts."""
+    y, x = np.divmod(core, chip.width)
+    x, y = x - x.min(), y - y.min()
+    for across, down in ((x, y), (y, x)):
+        wide, tall = int(across.max()), int(down.max())
+        for column in (across, wide - across):
+            for row in (down, tall - down):
+                for top in range(chip.height - tall):
+                    for left in range(chip.width - wide):
+                        yield (row + top) * chip.width + column + left
