@@ -31,10 +31,10 @@ def run(options: argparse.Namespace) -> int:
     from hw.npu.isa.encoding import decode, decode_micro_op
     from hw.npu.isa.table import INSTRUCTION_BYTES, MICRO_OP_BYTES
     from mapper.compiler.artifacts.contents import is_records
-    from mapper.compiler.artifacts.manifest import MOST_FILE
     from mapper.compiler.codegen.macros.file import listing_text
     from mapper.compiler.program.image import unpack_image
     from mapper.errors import MapperError
+    from mapper.results.sealed_folder import MOST_FILE
     from storage.files import read_input
 
     where = str(options.path)

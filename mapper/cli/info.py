@@ -124,7 +124,8 @@ def _network(options: argparse.Namespace) -> int:
 def _compiled(options: argparse.Namespace) -> int:
     """Print the contents of the folder of a compiled model."""
     from mapper.compiler.artifacts.contents import folder_contents
-    from mapper.compiler.artifacts.manifest import as_damage, read_folder
+    from mapper.compiler.artifacts.manifest import read_folder
+    from mapper.results.sealed_folder import as_damage
     from mapper.results.tables import columns, facts, size
 
     with as_damage(options.path):

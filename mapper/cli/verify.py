@@ -31,12 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from mapper.compiler.artifacts.manifest import as_damage, is_compiled
+    from mapper.compiler.artifacts.manifest import is_compiled
     from mapper.compiler.artifacts.manifest import read_folder as read_compiled
     from mapper.compiler.artifacts.verify import verify_compiled
     from mapper.evaluation.verify import verify_network
     from mapper.executors.worker_interface import all_at_once
     from mapper.results.output_folder import find_folder, read_folder
+    from mapper.results.sealed_folder import as_damage
     from storage.store.sharded import is_sharded
 
     find_folder(options.path)

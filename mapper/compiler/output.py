@@ -19,7 +19,6 @@ from mapper.compiler.artifacts.manifest import (
     RANGES,
     SourceFile,
     Target,
-    json_bytes,
     program_file,
     read_folder,
     write_folder,
@@ -35,6 +34,7 @@ from mapper.compiler.partition.packing import packing_lists, packing_text, parts
 from mapper.compiler.partition.patterns import functions_text, lowered, quantised_functions
 from mapper.compiler.quantisation.ranges import write_ranges
 from mapper.compiler.stages import Clock, stage
+from mapper.results.sealed_folder import json_bytes
 from storage.files import write_file
 from storage.formats.layers.onnxgraph import whole_model
 

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from chipsim.npu.records import KINDS, Op
 from hw.npu.isa.encoding import decode_program
-from mapper.compiler.artifacts.manifest import MOST_FILE, RECORDS, CompiledFolder
+from mapper.compiler.artifacts.manifest import RECORDS, CompiledFolder
 from mapper.compiler.codegen.macros.file import MACROS, contents, record_count
 from mapper.compiler.program.image import MAGIC, Image, unpack_image
+from mapper.results.sealed_folder import MOST_FILE
 from storage.files import open_input, read_input
 
 

@@ -15,13 +15,8 @@ report.json, report.html
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
-import zipfile
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,35 +27,38 @@ from numpy.typing import NDArray
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.chip.presets import from_fields
-from chipsim.errors import ChipError
 from chipsim.npu.arrivals import HostLink
-from hw.errors import HwError
 from mapper.compiler.codegen.code import Lying
 from mapper.compiler.compiled import Compiled
 from mapper.compiler.ir.graph import Graph, View
 from mapper.compiler.ir.node import Concat
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.ir.text import Arrays, graph_from_json, graph_to_json
+from mapper.compiler.ir.text import graph_from_json, graph_to_json
 from mapper.compiler.memory.planner import pixel_vectors
 from mapper.compiler.multicore.tiles import flits_of, mapping_file, tiles_file
 from mapper.compiler.partition.hostplan import Step
 from mapper.compiler.program.image import Image, pack_image, unpack_image
 from mapper.compiler.settings import CompileSettings
-from mapper.errors import MapperError, shown
+from mapper.errors import MapperError
+from mapper.results.sealed_folder import (
+    MANIFEST,
+    as_damage,
+    json_bytes,
+    npz_bytes,
+    read_manifest,
+    read_sealed,
+    write_sealed,
+)
 from mapper.version import version
-from storage.errors import BadInputError
-from storage.files import digest, read_input, write_file
+from storage.files import digest
 
-MANIFEST, SCHEMA, SEAL = "manifest.json", 1, "sha256"
+SCHEMA = 1
 MODEL = "model.onnx"
 WEIGHTS, RECORDS = "weights.bin", "macros.bin"
 TILES, MAPPING = "tiles.bin", "mapping.npz"
 HOST_PLAN, GRAPH, CONSTANTS, RANGES, GRAPHS, DRIVER, LOOPS = (
     "host_plan.json", "graph.json", "graph.npz", "ranges.json", "graphs", "driver", "loops",
 )  # fmt: skip
-MOST_JSON, MOST_FILE = 1 << 28, 1 << 31  # bytes
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RecursionError)
-"""Errors that numpy raises for damaged archives."""
 
 
 class CompiledFolder(NamedTuple):
@@ -143,7 +141,7 @@ def write_folder(
         RECORDS: b"".join(one.records for one in compiled.codes),
         HOST_PLAN: json_bytes({"steps": compiled.host}),
         GRAPH: json_bytes(graph),
-        CONSTANTS: _npz(constants),
+        CONSTANTS: npz_bytes(constants),
         MODEL: model.data,
     }
     if compiled.ports:
@@ -152,19 +150,11 @@ def write_folder(
         files[MAPPING] = mapping_file(compiled.codes, compiled.ports, target.chip)
     if compiled.host_weights.size:
         files[WEIGHTS] = compiled.host_weights.tobytes()
-    for name, data in files.items():
-        write_file(folder / name, data)
     manifest = manifest_of(compiled, target) | {
         "model": {"name": model.path.name, "sha256": digest(model.path)},
         "samples": form,
-        "files": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
     }
-    write_file(folder / MANIFEST, json_bytes(manifest | {SEAL: _seal(manifest)}))
-
-
-def _seal(manifest: dict[str, Any]) -> str:
-    """Return the hash of a manifest."""
-    return hashlib.sha256(json_bytes(manifest)).hexdigest()
+    write_sealed(folder, files, manifest)
 
 
 def program_file(core: tuple[int, int]) -> str:
@@ -287,27 +277,11 @@ def _value(item: tuple[str, View]) -> dict[str, Any]:
     return {"name": name, "shape": list(view.shape), "channels_last": view.order[-1] == 3}
 
 
-@contextmanager
-def as_damage(folder: Path) -> Iterator[None]:
-    """Report inconsistent files of a folder in one line.
-
-    Hashes may match nevertheless, as they can be changed along with the files.
-    """
-    try:
-        yield
-    except (BadInputError, ChipError, HwError):
-        raise
-    except (*_DAMAGE, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise MapperError(
-            f"{folder}: its files are inconsistent; compile the model again"
-        ) from error
-
-
 def read_folder(folder: Path) -> CompiledFolder:
     """Read a compiled model; raise `MapperError` that names the missing or damaged file."""
-    manifest = _read_manifest(folder / MANIFEST)
+    manifest = read_manifest(folder, SCHEMA)
     with as_damage(folder):
-        data = {name: _checked(folder / name, wanted) for name, wanted in manifest["files"].items()}
+        data = read_sealed(folder, manifest)
         host = json.loads(data[HOST_PLAN])["steps"]
         if not all(isinstance(step["do"], str) for step in host):
             raise TypeError("invalid step")
@@ -327,44 +301,3 @@ def read_folder(folder: Path) -> CompiledFolder:
     return CompiledFolder(
         folder, manifest, host, graph, images, weights, data[RECORDS], data[MODEL]
     )
-
-
-def _checked(path: Path, wanted: str) -> bytes:
-    data = read_input(path, MOST_FILE)
-    if hashlib.sha256(data).hexdigest() != wanted:
-        raise MapperError(
-            f"{path}: was changed after compilation (its hash differs); compile again"
-        )
-    return data
-
-
-def _read_manifest(path: Path) -> dict[str, Any]:
-    """Read a manifest without its hash; raise `MapperError` if it is damaged or of another
-    version."""
-    data = read_input(path, MOST_JSON)
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise MapperError(f"{path}: not valid JSON; compile the model again") from error
-    if not isinstance(found, dict) or not isinstance(found.get("files"), dict):
-        raise MapperError(f"{path}: not a manifest of a compiled model; compile the model again")
-    if found.get("schema") != SCHEMA:
-        raise MapperError(
-            f"{path}: has version {shown(found.get('schema'))}, this mapper reads {SCHEMA}; "
-            "compile the model again"
-        )
-    if found.pop(SEAL, None) != _seal(found):
-        raise MapperError(
-            f"{path}: was changed after compilation (its hash differs); compile again"
-        )
-    return found
-
-
-def json_bytes(value: Any) -> bytes:
-    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
-
-
-def _npz(arrays: Arrays) -> bytes:
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    return buffer.getvalue()

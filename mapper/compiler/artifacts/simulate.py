@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from chipsim.npu.execute import Frame, NpuChip, run_frames
 from chipsim.npu.records import STREAMS, Program
-from mapper.compiler.artifacts.manifest import CompiledFolder, as_damage, program_file
+from mapper.compiler.artifacts.manifest import CompiledFolder, program_file
 from mapper.compiler.ir.node import Concat
 from mapper.compiler.memory.layouts import in_planes
 from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, blocks_of
@@ -21,6 +21,7 @@ from mapper.compiler.numerics.reference import INTEGER
 from mapper.compiler.partition.hostrun import CoreAccess, Data, HostPlan, without_gaps
 from mapper.compiler.program.image import program_of
 from mapper.errors import MapperError
+from mapper.results.sealed_folder import as_damage
 
 Maps = dict[str, NDArray[np.int64]]
 Map = dict[str, Any]

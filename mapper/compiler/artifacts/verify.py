@@ -25,7 +25,6 @@ from mapper.compiler.artifacts.checks.touches import Instruction, in_slots, inst
 from mapper.compiler.artifacts.loops.check import check_listing
 from mapper.compiler.artifacts.manifest import (
     LOOPS,
-    MOST_JSON,
     RECORDS,
     WEIGHTS,
     CompiledFolder,
@@ -35,6 +34,7 @@ from mapper.compiler.codegen.code import images_of_records
 from mapper.compiler.codegen.macros.file import record_count
 from mapper.compiler.program.image import Image
 from mapper.errors import CheckFailedError
+from mapper.results.sealed_folder import MOST_JSON
 from storage.files import read_input
 
 
