@@ -2,21 +2,28 @@
 
 Each step has its module: `discretise` turns time constants into decays per tick,
 `reference` runs the real numbers on samples and measures how large states get, `schedule` computes
-which population is how late on the chip, `integers` chooses scales and fraction bits, and `search`
-the width of the weights.
+which population is how late on the chip, `integers` chooses scales and fraction bits, `search` the
+width of the weights, and `mapping` the core of each neuron.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from chipsim.chip.model import Chip
 from hw.core.shape import CoreShape
-from mapper.errors import MapperError
+from hw.errors import HwError
+from hw.tables import ChipTables, make_tables
+from mapper.errors import CheckFailedError, DoesNotFitError, MapperError
+from mapper.spiking.chip_core import core_shape
 from mapper.spiking.discretise import ResetMode, model_of_graph
 from mapper.spiking.integers import IntegerModel, IntegerOptions, MeasuredActivity, to_integers
+from mapper.spiking.mapping import map_neurons
 from mapper.spiking.model import SpikingModel
 from mapper.spiking.reference import ReferenceRun, run_reference
 from mapper.spiking.schedule import Schedule, schedule
@@ -24,6 +31,7 @@ from mapper.spiking.search import (
     WEIGHT_BITS,
     AgreementLimits,
     CalibratedModel,
+    PrecisionSearch,
     PrecisionTrial,
     search_precision,
 )
@@ -37,15 +45,22 @@ if TYPE_CHECKING:
 class CompiledSpikes(NamedTuple):
     """A model as cores compute it.
 
-    trials : precisions that were tried, `integers` last; empty without samples
+    trials : precisions that were tried; empty without samples
+    chosen : number of the trial of `integers`, None without samples
+    missed : the limits that `integers` miss, in one line; "" if they hold
     notes : a line for each kind of rounded or omitted number
+    activity : spikes per tick of each neuron and input on the samples, shape (neurons + inputs,);
+        None without samples
     """
 
     model: SpikingModel
     schedule: Schedule
     integers: IntegerModel
     trials: tuple[PrecisionTrial, ...]
+    chosen: int | None
+    missed: str
     notes: tuple[str, ...]
+    activity: NDArray[np.float64] | None
 
 
 class SpikingOptions(NamedTuple):
@@ -58,6 +73,7 @@ class SpikingOptions(NamedTuple):
     weight_bits : widths to try, from narrow to wide
     encoding : of samples that hold real numbers; None for samples of spikes. It determines
         `IntegerOptions.input_unit`.
+    keep_going : whether to return the best integers if none hold the limits
     """
 
     tick: float | None = None
@@ -66,6 +82,7 @@ class SpikingOptions(NamedTuple):
     limits: AgreementLimits = AgreementLimits()
     weight_bits: tuple[int, ...] = WEIGHT_BITS
     encoding: Encoding | None = None
+    keep_going: bool = False
 
 
 def compile_spikes(
@@ -81,26 +98,71 @@ def compile_spikes(
         of states are assumed
 
     Raises `BadInputError` for faulty graphs and samples, `MapperError` for models that cores
-    cannot run, and if no weights agree with the model.
+    cannot run, and `CheckFailedError` if no weights agree with the model.
     """
     given = options or SpikingOptions()
     notes: list[str] = []
     model = model_of_graph(graph, given.tick, given.reset, notes)
     times = schedule(model, shape.longest_delay)
-    trials: tuple[PrecisionTrial, ...] = ()
     scales = _scales(given)
+    activity = None
     if calibration is None:
-        found = to_integers(model, times, shape, scales)
+        found = PrecisionSearch(to_integers(model, times, shape, scales), (), None)
     else:
         samples = samples_of(model, calibration, given.encoding)
         run = run_reference(model, samples)
         measured = measured_activity(model, samples, run)
         calibrated = CalibratedModel(model, times, samples, run, measured)
         # Sums must hold as many spikes of an input per tick as the samples have.
+        activity = measured.activity
         most = max(scales.input_spikes, int(samples.value.max(initial=1)))
         scales = scales._replace(input_spikes=most)
-        found, trials = search_precision(calibrated, shape, scales, given.limits, given.weight_bits)
-    return CompiledSpikes(model, times, found, trials, (*notes, *_losses(found)))
+        found = search_precision(calibrated, shape, scales, given.limits, given.weight_bits)
+        if found.missed and not given.keep_going:
+            raise CheckFailedError(
+                f"calibration: no weights agree with the model: {found.missed}; change "
+                "--max-loss or --min-agreement, or keep the result with --keep-going"
+            )
+    return CompiledSpikes(
+        model, times, found.integers, found.trials, found.chosen, found.missed,
+        (*notes, *_losses(found.integers)), activity,
+    )  # fmt: skip
+
+
+class MappedSpikes(NamedTuple):
+    """A compiled model on the cores of a chip.
+
+    core : core id y * width + x of each neuron, ndarray[int64], shape (neurons,)
+    tables : contents of the cores' memories
+    """
+
+    compiled: CompiledSpikes
+    core: NDArray[np.int64]
+    tables: ChipTables
+
+
+def compile_for_chip(
+    graph: nir.NIRGraph | Path,
+    chip: Chip,
+    calibration: Path | None = None,
+    options: SpikingOptions | None = None,
+) -> MappedSpikes:
+    """Compile a NIR graph as `compile_spikes` does, for the cores of a chip, and map it onto them.
+
+    Raises also `DoesNotFitError`, naming the population or the core, and the limit.
+    """
+    given = options or SpikingOptions()
+    compiled = compile_spikes(graph, core_shape(chip, given.weight_bits[0]), calibration, given)
+    network, wide = compiled.integers.network, compiled.integers.shape
+    slots = core_shape(chip, longest_delay=int(network.delay.max(initial=0))).delay_slots
+    shape = replace(wide, delay_slots=slots)
+    core = map_neurons(compiled.model, network, chip, shape, compiled.activity)
+    try:
+        tables = make_tables(network, core, chip.width, chip.height, shape)
+    except HwError as error:
+        raise DoesNotFitError(str(error)) from error
+    fitted = compiled._replace(integers=compiled.integers._replace(shape=shape))
+    return MappedSpikes(fitted, core, tables)
 
 
 def _scales(options: SpikingOptions) -> IntegerOptions:

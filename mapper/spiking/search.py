@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from hw.core.shape import CoreShape
-from mapper.errors import MapperError
 from mapper.spiking.agreement import (
     OutputAgreement,
     PopulationAgreement,
@@ -67,10 +66,16 @@ class PrecisionTrial(NamedTuple):
 
 
 class PrecisionSearch(NamedTuple):
-    """The first integers that keep the limits, and all trials up to them."""
+    """The first integers that keep the limits, or with `missed` the best, and all trials.
+
+    chosen : number of the trial of `integers`, None without samples
+    missed : the limits that `integers` miss, in one line; "" if both hold
+    """
 
     integers: IntegerModel
     trials: tuple[PrecisionTrial, ...]
+    chosen: int | None
+    missed: str = ""
 
 
 class CalibratedModel(NamedTuple):
@@ -92,10 +97,11 @@ def search_precision(
 ) -> PrecisionSearch:
     """Try weights from narrow to wide, each also with clipping, until the limits hold.
 
-    Raises `MapperError` if none holds them: with the best trial, and the population that loses
-    most in it.
+    Without integers that hold them, the best are returned, and `missed` names the population that
+    loses most in them.
     """
     trials: list[PrecisionTrial] = []
+    tried: list[IntegerModel] = []
     for bits in sorted(weight_bits):
         sums = max(shape.sum_bits, bits + SUM_BITS_ABOVE_WEIGHTS)
         wide = replace(shape, weight_bits=bits, sum_bits=sums)
@@ -106,6 +112,7 @@ def search_precision(
             if clip and not integers.counts.clipped:
                 continue  # the same integers as without
             run = run_integers(integers, given.model, given.samples)
+            tried.append(integers)
             trials.append(
                 PrecisionTrial(
                     bits,
@@ -115,13 +122,17 @@ def search_precision(
                 )
             )
             if trials[-1].holds(limits):
-                return PrecisionSearch(integers, tuple(trials))
-    best = max(trials, key=lambda each: (each.least_same(), each.least_cosine(limits.ticks)[0]))
+                return PrecisionSearch(integers, tuple(trials), len(trials) - 1)
+    agreement = [(each.least_same(), each.least_cosine(limits.ticks)[0]) for each in trials]
+    best = agreement.index(max(agreement))
+    return PrecisionSearch(tried[best], tuple(trials), best, _missed(trials[best], limits))
+
+
+def _missed(best: PrecisionTrial, limits: AgreementLimits) -> str:
+    """Return the agreement of the best trial next to the limits."""
     cosine, name = best.least_cosine(limits.ticks)
-    tried = ", ".join(map(str, sorted(weight_bits)))
-    raise MapperError(
-        f"model: no weights of {tried} bits agree with it; the best have {best.weight_bits} bits, "
-        f"the same class in {best.least_same():.1%} of the samples (limit {limits.same:.1%}) and "
-        f"a cosine of {cosine:.3f} (limit {limits.cosine:g}) in {name}, which loses most; lower "
-        "the limits, or use cores with wider states"
+    return (
+        f"the best weights have {best.weight_bits} bits, the same class in {best.least_same():.1%} "
+        f"of the samples (limit {limits.same:.1%}) and a cosine of {cosine:.3f} (limit "
+        f"{limits.cosine:g}) in {name}, which loses most"
     )

@@ -1,0 +1,72 @@
+"""Shape of the spiking core on the cores of a chip."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+from chipsim.chip.model import Chip
+from hw.core.shape import CoreShape
+from mapper.errors import DoesNotFitError
+from mapper.spiking.schedule import LONGEST_DELAY
+from mapper.spiking.search import SUM_BITS_ABOVE_WEIGHTS, WEIGHT_BITS
+
+MOST_DEPTHS = {"neurons": 1 << 20, "axons": 1 << 20, "routes": 1 << 24, "synapses": 1 << 24}
+_OPEN_NEURONS = next(each.default for each in fields(Chip) if each.name == "neurons")
+
+
+def core_shape(
+    chip: Chip, weight_bits: int = WEIGHT_BITS[0], longest_delay: int = LONGEST_DELAY
+) -> CoreShape:
+    """Return the core whose memories are within the limits of a chip.
+
+    Depths are the largest powers of two within `neurons`, `axons_in`, and `synapses` or the bits of
+    synaptic memory. A chip without one of these limits has the depth of `CoreShape`; so has a chip
+    without any limit, such as 2x2.
+
+    weight_bits : of the synapses; sums have as many additional bits as in the search of widths
+    longest_delay : of the synapses, in ticks
+
+    Raises `DoesNotFitError` for a limit that is too small for any core.
+    """
+    limits = {"axons": chip.axons_in, "synapses": chip.synapse_limit}
+    if chip.neurons != _OPEN_NEURONS or any(limits.values()):
+        limits["neurons"] = chip.neurons
+    found = {}
+    for name, limit in limits.items():
+        if limit is None:
+            continue
+        if limit < 2:
+            raise DoesNotFitError(
+                f"chip {chip.name}: a core with {limit} {name} is too small for spiking cores; use "
+                "a chip with 2 or more"
+            )
+        found[name] = 1 << (min(limit, MOST_DEPTHS[name]).bit_length() - 1)
+    shape = CoreShape(**found)
+    # As many routes per neuron as in the default core.
+    per_neuron = CoreShape().routes // CoreShape().neurons
+    routes = min(shape.neurons * per_neuron, MOST_DEPTHS["routes"])
+    return replace(
+        shape,
+        routes=routes,
+        weight_bits=weight_bits,
+        sum_bits=weight_bits + SUM_BITS_ABOVE_WEIGHTS,
+        delay_slots=1 << (longest_delay + 1).bit_length(),
+        x_bits=_coordinate_bits(chip.width),
+        y_bits=_coordinate_bits(chip.height),
+    )
+
+
+def core_weight_bits(chip: Chip) -> tuple[int, ...]:
+    """Return the widths of weights that the cores of a chip hold, from narrow to wide.
+
+    A chip with narrower weights than all of `WEIGHT_BITS` has its own width.
+    """
+    if not chip.weight_bits:
+        return WEIGHT_BITS
+    found = tuple(each for each in WEIGHT_BITS if each <= chip.weight_bits)
+    return found or (max(2, chip.weight_bits),)
+
+
+def _coordinate_bits(side: int) -> int:
+    """Return the bits of a packet for a column or row."""
+    return max(1, (side - 1).bit_length())
