@@ -6,12 +6,16 @@ import argparse
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from mapper.cli import compile_options, terminal
+from mapper.cli import compile_options, spiking_compile, terminal
 from mapper.cli import options as common
+from mapper.cli.given_options import refuse_others
+from mapper.cli.parser import Topic
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -33,11 +37,14 @@ examples:
   mapper simulate out --input samples.npz
   mapper compile model.onnx --chip 4x4 --calibrate images -o out \\
       --layout nhwc --normalise mean=127.5,std=127.5
-  mapper compile model.onnx --chip 4x4 --explain-only
+  mapper compile model.nir --chip 2x2 --calibrate spikes.npz -o out
 
-MODEL is a floating-point or quantised network. Its layers become integer
-programs for the matrix processors (NPUs) of the cores; unsupported operators,
-such as Softmax, run on the host.
+MODEL is a floating-point or quantised network (.onnx), or a spiking one (.nir).
+Layers of an ONNX model become integer programs for the matrix processors (NPUs)
+of the cores; unsupported operators, such as Softmax, run on the host. --per is
+tensor or channel (default).
+
+{spiking_compile.MODELS}
 
 --input-shape fixes the open axes of the model's input, e.g. rows and columns:
 x=1,3,224,224, or 1,3,224,224. A fixed batch is compiled as one sample if no
@@ -61,7 +68,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     compile_options.add_arguments(parser)
 
 
+def topic(words: Sequence[str]) -> Topic:
+    """Return the help for the kind of model in the words of the command line."""
+    if any(spiking_compile.is_nir(word) for word in words):
+        return spiking_compile.TOPIC
+    more = "`mapper compile MODEL.nir --help` lists the options of spiking models."
+    return Topic(FREQUENT, EPILOG, more=more)
+
+
 def run(options: argparse.Namespace) -> int:
+    if spiking_compile.is_nir(options.model):
+        return spiking_compile.run(options)
+    refuse_others(
+        options, compile_options.add_arguments, spiking_compile.OF_ONNX,
+        "to spiking models (.nir) only",
+    )  # fmt: skip
+    return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
     from mapper.cli import compile_tables
     from mapper.compiler.artifacts.manifest import Target
     from mapper.compiler.calibration import compare_settings
@@ -162,12 +187,13 @@ def _settings(options: argparse.Namespace) -> CompileSettings:
     from mapper.compiler.transforms.switches import SWITCHES
 
     named = (
-        "scheme", "per", "method", "headroom", "max_loss", "min_signal", "rounding", "zero_point",
+        "scheme", "method", "headroom", "max_loss", "min_signal", "rounding", "zero_point",
         "bits", "bias", "dual", "first_tile", "pack", "pack_chunk", "padding", "few_channels",
         "cores", "objective",
     )  # fmt: skip
     return CompileSettings(
         **{name: getattr(options, name) for name in named},
+        per=_per(options.per),
         samples=options.samples or compile_options.SAMPLES,
         keep=tuple(filter(None, options.keep.split(","))),
         bias_correction="bias-correction" not in options.disable,
@@ -175,6 +201,15 @@ def _settings(options: argparse.Namespace) -> CompileSettings:
         off=tuple(name for name in options.disable if name in SWITCHES),
         **options.baseline,
     )
+
+
+def _per(text: str | None) -> Literal["tensor", "channel"]:
+    """Return what shares a scale of weights; raise `UsageError` for spiking models' words."""
+    from mapper.errors import UsageError
+
+    if text in ("neuron", "population"):
+        raise UsageError(f"--per {text}: applies to spiking models (.nir); give tensor or channel")
+    return "tensor" if text == "tensor" else "channel"
 
 
 def _open(options: argparse.Namespace, form: SampleForm) -> Model:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from mapper.cli.options import Option, add_options, choice, flag, positive
+from mapper.cli.options import (
+    Option,
+    above_zero,
+    add_options,
+    choice,
+    flag,
+    positive,
+)
 from mapper.compiler.transforms.switches import BASELINES, CHANGES_NUMBERS, STEPS, SWITCHES
 
 SAMPLES = 100  # default number of calibration samples
@@ -16,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "mapper compile MODEL --chip C [--calibrate DATA] [-o DIR] [options]"
     add_options(
         parser,
-        Option("model", "MODEL", "model to compile (.onnx)", Path),
+        Option("model", "MODEL", "model to compile (.onnx or .nir)", Path),
         Option("-o --output", "DIR", "output folder (default: out)", Path, Path("out")),
         flag("--force", "replace DIR if it exists"),
     )
@@ -35,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     chip.add_argument("--npu", metavar="PRESET", help="NPU of each core (default: from the chip)")
     add_samples(parser.add_argument_group("samples"))
     add_numbers(parser.add_argument_group("quantisation (changes results)"))
+    add_spikes(parser.add_argument_group("spiking models (.nir)"))
     add_schedule(parser.add_argument_group("schedule and memory (same results)"))
     add_comparisons(parser.add_argument_group("passes and baselines, for comparisons"))
     add_outputs(parser.add_argument_group("analysis and output"))
@@ -69,9 +77,7 @@ def add_numbers(group: argparse._ActionsContainer) -> None:
         choice(
             "--scheme", "asym sym", "activations with zero points or not (default: asym)", "asym"
         ),
-        choice(
-            "--per", "tensor channel", "granularity of weight scales (default: channel)", "channel"
-        ),
+        choice("--per", "tensor channel neuron population", "granularity of weight scales (below)"),
         choice(
             "--method",
             "auto minmax percentile mse entropy",
@@ -95,6 +101,22 @@ def add_numbers(group: argparse._ActionsContainer) -> None:
         Option("--min-signal", "DB", "minimum SQNR in dB (default: 20)", _number, 20.0),
         flag("--keep-going", "keep a result that misses the limits; exit code 4"),
         Option("--keep", "NODE,...", "ONNX nodes to keep on the host", default=""),
+    )
+
+
+def add_spikes(group: argparse._ActionsContainer) -> None:
+    """Add the options of spiking models."""
+    add_options(
+        group,
+        Option("--tick-length", "T", "duration of a tick (default: dt of the model)", above_zero),
+        choice("--reset", "zero subtract", "after a spike: v_reset (zero, default) or subtract"),
+        Option("--weight-bits", "N,...", "widths to try (default: 8,10,12,16)", _widths),
+        Option(
+            "--min-agreement",
+            "COSINE",
+            "minimum cosine of spike trains, 5-tick bins (0.95)",
+            _share,
+        ),
     )
 
 
@@ -235,6 +257,24 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+
+
+def _share(text: str) -> float:
+    """Parse a number from 0 to 1."""
+    value = _number(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
+    return value
+
+
+def _widths(text: str) -> tuple[int, ...]:
+    """Parse widths of weights separated by commas; return them from narrow to wide."""
+    words = text.split(",")
+    if not all(word.isdecimal() and 2 <= int(word[:4]) <= 32 for word in words):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a list of bits from 2 to 32, such as 8,12"
+        )
+    return tuple(sorted({int(word) for word in words}))
 
 
 def _plane(text: str) -> tuple[int, int]:

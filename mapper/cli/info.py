@@ -34,9 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from mapper.compiler.artifacts.manifest import is_compiled
     from mapper.results.output_folder import find_folder, read_folder
+    from mapper.spiking.artifacts.folder import is_spiking
     from storage.store.sharded import is_sharded
 
     if find_folder(options.path).is_dir() and not is_sharded(options.path):
+        if is_spiking(options.path):
+            return _spiking(options)
         if is_compiled(options.path):
             return _compiled(options)
         found = read_folder(options.path, lambda: _folder(options))
@@ -118,6 +121,19 @@ def _network(options: argparse.Namespace) -> int:
         as_given = {k: str(v) if isinstance(v, int) else v for k, v in meta.provenance.items()}
         tables.append(facts("provenance", as_given))
     terminal.emit(options, result, tables)
+    return 0
+
+
+def _spiking(options: argparse.Namespace) -> int:
+    """Print the contents of the folder of a compiled spiking model."""
+    from msgspec import to_builtins
+
+    from mapper.cli.spiking_tables import compiled_tables
+    from mapper.results.output_folder import read_folder
+    from mapper.spiking.artifacts.folder import read_folder as read_spiking
+
+    manifest = read_folder(options.path, lambda: read_spiking(options.path)).manifest
+    terminal.emit(options, to_builtins(manifest), compiled_tables(manifest))
     return 0
 
 

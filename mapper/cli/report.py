@@ -54,12 +54,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from mapper.compiler.artifacts.manifest import is_compiled
+    from mapper.errors import UsageError
     from mapper.report.make import PAGE, require_same_network, view_folder, write_page
     from mapper.results.loads import TRAFFIC
     from mapper.results.output_folder import read_folder, writing_into
     from mapper.results.tables import facts, size
+    from mapper.spiking.artifacts.folder import is_spiking
     from storage.files import real_path
 
+    if is_spiking(options.path):
+        raise UsageError(
+            f"{options.path}: a spiking model has no report page; print its figures with mapper "
+            f"info {options.path}"
+        )
     if is_compiled(options.path):
         return _report_compiled(options)
     folders = [options.path] + ([] if options.other is None else [options.other])

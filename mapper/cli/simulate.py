@@ -9,6 +9,7 @@ from typing import Any
 
 from mapper.cli import options as common
 from mapper.cli import terminal
+from mapper.cli.given_options import refuse_others
 from mapper.cli.hw import CORE_OPTIONS
 from mapper.cli.neurons import add_neurons
 from mapper.cli.options import Option, above_zero, add_options, choice, flag, positive
@@ -20,6 +21,7 @@ from storage.address import path_of
 MEASURED = 10_000  # default, mesh cycles
 OF_BOTH = ("path", "cycles", "threads")
 OF_MODELS = ("input", "limit", "check", "dump", "frames", "hardware", "clock")
+OF_SPIKES = (*OF_BOTH, "input", "limit", "check")
 OF_MAPPINGS = (
     "network", "warmup", "load_scale", "tick_cycles", "packets", "ticks", "depth", "no_saturation",
     "spikes", "save", *NEURON_OPTIONS, *WIDTHS, "memory", "seed",
@@ -40,6 +42,13 @@ without --input it reports only times. One core runs the first sample. Several
 cores run --frames consecutive frames, with the mesh flit by flit and the host:
 latency, initiation interval, bottleneck and link loads are reported, and the
 bytes of the first three frames are compared.
+"""
+SPIKES = """\
+Compiled spiking models: the tables of the cores run bit for bit on the spikes
+of --input, each sample from the states before the first tick. Accuracy is
+printed if there are labels. --check compares every spike with the integer
+reference, and reports the agreement with the model in floating point. --cycles
+counts the cycles of each tick: cores, mesh and barrier.
 """
 MAPPINGS = """\
 Mappings: their traffic is simulated. The result is added to report.json, and
@@ -75,6 +84,10 @@ MODEL_EXAMPLES = """\
   mapper simulate out --input samples.npz --check --dump maps
   mapper simulate out --cycles --frames 100 --clock 400
 """
+SPIKES_EXAMPLES = """\
+  mapper simulate out --input spikes.npz
+  mapper simulate out --input spikes.npz --check --cycles
+"""
 MAPPING_EXAMPLES = """\
   mapper simulate result
   mapper simulate result --load-scale 1.5 --depth 8 --no-saturation
@@ -89,6 +102,7 @@ DIR is the output folder of `run` (a mapping) or of `compile` (a compiled
 model); `mapper simulate DIR --help` lists the options that apply to it.
 
 {MODELS}
+{SPIKES}
 {MAPPINGS}"""
 
 
@@ -97,8 +111,14 @@ def topic(words: Sequence[str]) -> Topic:
     if "-h" in words or "--help" in words or HELP_ALL in words:
         from mapper.compiler.artifacts.manifest import is_compiled
         from mapper.results.output import REPORT
+        from mapper.spiking.artifacts.folder import is_spiking
 
         for folder in (Path(word) for word in words[1:] if not word.startswith("-")):
+            if is_spiking(folder):
+                return Topic(
+                    OF_SPIKES, f"examples:\n{SPIKES_EXAMPLES}\n{SPIKES}",
+                    [one for one in (*OF_MODELS, *OF_MAPPINGS) if one not in OF_SPIKES],
+                )  # fmt: skip
             if is_compiled(folder):
                 return Topic(
                     (*OF_BOTH, *OF_MODELS), f"examples:\n{MODEL_EXAMPLES}\n{MODELS}", OF_MAPPINGS
@@ -190,7 +210,13 @@ def run(options: argparse.Namespace) -> int:
     from mapper.compiler.artifacts.manifest import is_compiled
     from mapper.results.output import read_report
     from mapper.results.output_folder import writing_into
+    from mapper.spiking.artifacts.folder import is_spiking
 
+    if is_spiking(options.path):
+        from mapper.cli.spiking_runs import run_spiking
+
+        refuse_others(options, add_arguments, OF_SPIKES, "to other folders only")
+        return run_spiking(options)
     if is_compiled(options.path):
         from mapper.cli.compiled_runs import run_compiled
 

@@ -14,7 +14,7 @@ EPILOG = """\
 examples:
   mapper verify net.bin
   mapper verify result
-  mapper verify out       (of compile: addresses and tokens of the programs)
+  mapper verify out       (of compile: programs, or tables of spiking cores)
   mapper verify result --network moved/net.bin
   mapper verify /lustre/result --workers slurm:16
 """
@@ -38,6 +38,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.executors.worker_interface import all_at_once
     from mapper.results.output_folder import find_folder, read_folder
     from mapper.results.sealed_folder import as_damage
+    from mapper.spiking.artifacts.folder import is_spiking
     from storage.store.sharded import is_sharded
 
     find_folder(options.path)
@@ -51,6 +52,8 @@ def run(options: argparse.Namespace) -> int:
         _print_verdict(options, result, found, verdict)
         return 0
 
+    if is_spiking(options.path):
+        return _verify_spiking(options)
     if is_compiled(options.path):
         with as_damage(options.path):
             found = verify_compiled(read_compiled(options.path))
@@ -64,6 +67,19 @@ def run(options: argparse.Namespace) -> int:
     if left := found.get("not_recomputed"):
         verdict += f"; not recomputed: {', '.join(left)}"
     _print_verdict(options, result, found, verdict)
+    return 0
+
+
+def _verify_spiking(options: argparse.Namespace) -> int:
+    """Verify the folder of a compiled spiking model."""
+    from mapper.results.output_folder import read_folder
+    from mapper.spiking.artifacts.folder import read_folder as read_spiking
+    from mapper.spiking.artifacts.verify import verify_folder
+
+    found = read_folder(options.path, lambda: verify_folder(read_spiking(options.path))._asdict())
+    result = {"path": str(options.path), "valid": True, **found}
+    verdict = f"valid tables: {found['synapses']:,} synapses in {found['words']:,} words of "
+    _print_verdict(options, result, found, verdict + _cores(found))
     return 0
 
 

@@ -94,7 +94,9 @@ def compare_outputs(
     """Compare the classes of each output; there are none without samples."""
     rows = []
     for output in model.outputs if samples.samples and samples.ticks else ():
-        one, other = (_classes(model, samples, run, output.population) for run in (expected, found))
+        one, other = (
+            classes_of(model, samples, run, output.population) for run in (expected, found)
+        )
         right: list[float | None] = [None, None]
         if samples.labels is not None:
             right = [float(np.mean(each == samples.labels)) for each in (one, other)]
@@ -102,7 +104,7 @@ def compare_outputs(
     return tuple(rows)
 
 
-def _classes(model: SpikingModel, samples: SpikeSamples, run: ModelRun, number: int) -> Ints:
+def classes_of(model: SpikingModel, samples: SpikeSamples, run: ModelRun, number: int) -> Ints:
     """Return the class of each sample at a population."""
     if model.populations[number].silent:
         return run.potentials[number].mean(axis=1).argmax(axis=1)

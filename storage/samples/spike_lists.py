@@ -28,3 +28,15 @@ class SpikeSamples(NamedTuple):
     ticks: int
     labels: Int64 | None
     unit: float = 1.0
+
+    def first(self, count: int) -> SpikeSamples:
+        """Return the first `count` samples, or all if there are fewer."""
+        end = int(np.searchsorted(self.sample, count))
+        return self._replace(
+            sample=self.sample[:end],
+            tick=self.tick[:end],
+            neuron=self.neuron[:end],
+            value=self.value[:end],
+            samples=min(count, self.samples),
+            labels=None if self.labels is None else self.labels[:count],
+        )

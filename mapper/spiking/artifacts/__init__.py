@@ -1,0 +1,1 @@
+"""The folder of a compiled spiking model: written, read, simulated and verified."""

@@ -1,0 +1,48 @@
+"""Read and write report.json of a compiled spiking model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mapper.errors import MapperError
+from mapper.results.output_folder import REPORT
+from mapper.results.sealed_folder import MOST_JSON
+from mapper.spiking.artifacts.manifest_file import KIND, Manifest
+from storage.files import read_input, write_file
+
+Report = dict[str, Any]
+_COPIED = ("chip", "shape", "tick", "reset", "populations", "outputs", "neurons", "inputs",
+           "counts", "trials", "chosen", "limits_missed", "notes", "cores")  # fmt: skip
+
+
+def report_of(manifest: Manifest, command: list[str]) -> Report:
+    """Return the report of a compilation; command : words of the command line."""
+    whole = msgspec.to_builtins(manifest)
+    copied = {name: whole[name] for name in _COPIED}
+    return {"schema": 1, "kind": KIND, "model": manifest.model.name, "command": command, **copied}
+
+
+def write_report(folder: Path, report: Report) -> None:
+    """Write report.json."""
+    write_file(folder / REPORT, (json.dumps(report, indent=1) + "\n").encode())
+
+
+def add_simulation(folder: Path, found: Report) -> None:
+    """Add a simulation to report.json, in place of an earlier one."""
+    write_report(folder, _read_report(folder) | {"simulation": found})
+
+
+def _read_report(folder: Path) -> Report:
+    """Read report.json; raise `MapperError` if it is damaged."""
+    path = folder / REPORT
+    try:
+        report = json.loads(read_input(path, MOST_JSON))
+    except (ValueError, RecursionError) as error:
+        raise MapperError(f"{path}: not valid JSON; compile the model again") from error
+    if not isinstance(report, dict) or report.get("kind") != KIND:
+        raise MapperError(f"{path}: not a report of a spiking model; compile the model again")
+    return report

@@ -1,0 +1,115 @@
+"""Check a folder of a compiled spiking model.
+
+The tables of all cores are generated again from the integers and the mapping. They must have the
+stored hashes and stay within the limits of the core, and each synapse of the network must be in
+them exactly once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hw.core.network import SpikingNetwork
+from hw.tables import ChipTables, make_tables
+from hw.errors import HwError
+from mapper.errors import CheckFailedError
+from mapper.results.sealed_folder import MANIFEST
+from mapper.spiking.artifacts.core_use import core_entries
+from mapper.spiking.artifacts.folder import SpikingFolder
+
+Int64 = NDArray[np.int64]
+
+
+class VerifiedFolder(NamedTuple):
+    """Checked amounts. words : words of synapse lists, which axons share"""
+
+    cores: int
+    neurons: int
+    axons: int
+    routes: int
+    synapses: int
+    words: int
+
+
+def verify_folder(folder: SpikingFolder) -> VerifiedFolder:
+    """Check a folder; raise `CheckFailedError` that names the core and the difference."""
+    network, shape = folder.integers.network, folder.integers.shape
+    try:
+        tables = make_tables(network, folder.core, folder.chip.width, folder.chip.height, shape)
+    except HwError as error:
+        raise CheckFailedError(f"{folder.path}: {error}") from error
+    found = {each.core: each for each in core_entries(tables)}
+    stored = {each.core: each for each in folder.manifest.cores}
+    for core in sorted(found.keys() | stored.keys()):
+        if found.get(core) != stored.get(core):
+            raise CheckFailedError(
+                f"{folder.path / MANIFEST}: the tables of core {core} differ from the integers and "
+                "the mapping; compile the model again"
+            )
+    _require_routes(folder, tables)
+    _require_synapses(folder, network, tables)
+    rows = found.values()
+    return VerifiedFolder(
+        len(rows), network.neurons, sum(one.axons for one in rows), sum(one.routes for one in rows),
+        network.source.size, sum(one.synapses for one in rows),
+    )  # fmt: skip
+
+
+def _require_routes(folder: SpikingFolder, tables: ChipTables) -> None:
+    """Check that the routes of each source lead to all of its axons, and to no other axon."""
+    axons = np.concatenate(
+        [
+            np.column_stack([core.axons, np.full(core.axons.size, number)])
+            for number, core in enumerate(tables.cores)
+        ]
+    )
+    routes = [np.zeros((0, 2), np.int64)]
+    for core in tables.cores:
+        source = np.repeat(core.neurons, np.diff(core.route_indptr))
+        routes.append(_ends_of(tables, source, core.routes))
+    packets = [np.array(each, np.int64).reshape(-1, 3) for each in tables.input_packets]
+    inputs = np.arange(len(packets)) + folder.integers.network.neurons
+    source = np.repeat(inputs, [len(each) for each in packets])
+    routes.append(_ends_of(tables, source, np.concatenate([np.zeros((0, 3), np.int64), *packets])))
+    if not np.array_equal(_sorted(axons), _sorted(np.concatenate(routes))):
+        raise CheckFailedError(
+            f"{folder.path}: routes and axons of the cores differ; compile the model again"
+        )
+
+
+def _ends_of(tables: ChipTables, source: Int64, routes: Int64) -> Int64:
+    """Return the source of the axon at the end of each route, which must be its sender, and core.
+
+    A route to the axon of another source has sender -1.
+    """
+    core = routes[:, 1] * tables.width + routes[:, 0]
+    ends = np.array(
+        [tables.cores[c].axons[axon] for c, axon in zip(core, routes[:, 2], strict=True)], np.int64
+    )
+    return np.column_stack([np.where(ends == source, source, -1), core])
+
+
+def _require_synapses(folder: SpikingFolder, network: SpikingNetwork, tables: ChipTables) -> None:
+    """Check that the lists of all axons are the synapses of the network."""
+    parts = [np.zeros((0, 4), np.int64)]
+    for core in tables.cores:
+        first, count, base = core.lists.T
+        source = np.repeat(core.axons, count)
+        place = np.arange(source.size) - np.repeat(np.cumsum(count) - count, count)
+        neuron, weight, delay = core.synapses[np.repeat(first, count) + place].T
+        target = core.neurons[(np.repeat(base, count) + neuron) % tables.shape.neurons]
+        parts.append(np.column_stack([source, target, weight, delay]))
+    wanted = np.column_stack([network.source, network.target, network.weight, network.delay])
+    if not np.array_equal(_sorted(np.concatenate(parts)), _sorted(wanted)):
+        raise CheckFailedError(
+            f"{folder.path}: the synapse lists of the cores are not the synapses of the model; "
+            "compile the model again"
+        )
+
+
+def _sorted(rows: Int64) -> Int64:
+    """Return rows in ascending order."""
+    return rows[np.lexsort(rows.T)]
