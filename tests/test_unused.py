@@ -41,18 +41,6 @@ REASONS = {
         "the loop search with external memory, which only a benchmark runs so far",
     ),
     "mapper.api.map_network": "for users of Python",
-    **dict.fromkeys(
-        (
-            "hw.tables.make_tables",
-            "mapper.spiking.agreement.PopulationAgreement.diverges",
-            "mapper.spiking.pipeline.CompiledSpikes.trials",
-            "mapper.spiking.mapping.map_neurons",
-            "mapper.spiking.pipeline.compile_spikes",
-            "mapper.spiking.simulate.simulate_samples",
-        ),
-        "for users of Python (docs/howto/spiking.md)",
-    ),
-    "mapper.spiking.search.PrecisionSearch.trials": "unpacked by position",
     "mapper.exports.tables_file.Tables": "the schema of exported tables",
     "mapper.kernels.types.name_of": "inverse of types_of, to record kernels",
     "mapper.portfolio.portfolio_file.Portfolio.tool": "key of a file",
@@ -108,6 +96,7 @@ KEYS = (
     "mapper.portfolio.figures",
     "hw.npu.isa.table",
     "mapper.compiler.quantisation.losses",
+    "mapper.spiking.artifacts.manifest_file",
 )  # their classes define the keys of files
 
 

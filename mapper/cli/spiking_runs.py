@@ -19,8 +19,8 @@ from mapper.spiking.artifacts.folder import read_folder as read_spiking
 from mapper.spiking.artifacts.report import add_simulation
 from mapper.spiking.artifacts.simulate import (
     CoresCheck,
+    CoresMachine,
     CoresRun,
-    Machine,
     OutputCounts,
     check_run,
     count_outputs,
@@ -42,7 +42,7 @@ def run_spiking(options: argparse.Namespace) -> int:
         raise UsageError(f"{options.input}: has no samples, or samples without ticks; give some")
     if options.cycles:
         common.compile_kernels(options, "simulate/ticks")
-    machine = Machine(folder)
+    machine = CoresMachine(folder)
     counter = CycleCounter(folder, machine.slots, samples) if options.cycles else None
     neural = [n for n, each in enumerate(folder.model.populations) if each.dynamics is not None]
     outputs = {each.population for each in folder.model.outputs}

@@ -17,6 +17,16 @@ from mapper.spiking.search import AgreementLimits
 BIN = AgreementLimits().ticks
 MEMORIES = ("neurons", "axons", "routes", "synapses", "profiles")
 """Memories of a core: fields of `CoreEntry` and of `CoreShape`."""
+CYCLE_NAMES = {
+    "mean": "mean",
+    "p50": "median",
+    "p99": "99th percentile",
+    "max": "maximum",
+    "ended_by_neurons": "ticks that end with a neuron update",
+    "ended_by_spikes": "ticks that end with a synaptic event",
+    "packets_per_tick": "packets per tick",
+    "link_flits_per_tick_max": "flits per tick on the busiest link",
+}
 MOST_ROWS = 6  # populations in a summary
 
 
@@ -192,7 +202,8 @@ def simulated_tables(found: dict[str, Any], check: CoresCheck | None, title: str
     if check is not None:
         tables.append(agreement_table("agreement with the model", check.populations))
     if "cycles" in found:
-        tables.append(facts("cycle by cycle", found["cycles"]))
+        named = {CYCLE_NAMES[name]: value for name, value in found["cycles"].items()}
+        tables.append(facts("cycles per tick", named))
     return tables
 
 

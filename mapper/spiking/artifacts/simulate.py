@@ -76,7 +76,7 @@ class CoresCheck(NamedTuple):
     outputs: tuple[OutputAgreement, ...]
 
 
-class Machine:
+class CoresMachine:
     """The cores of a folder, ready to run.
 
     slots : the tables of the cores

@@ -87,6 +87,8 @@ SAME: dict[str, tuple[Words, Words]] = {
     "--few-channels": (("--few-channels", "off"), ()),
 }
 """Options that change the program but not the results."""
+SPIKING = {"--tick-length", "--reset", "--weight-bits", "--min-agreement"}
+"""Options of spiking models, tested in `test_spiking_commands`."""
 ELSEWHERE = {
     "--output", "--force", "--chip", "--input-shape", "--layout", "--verify",
     "--explain", "--explain-only", "--compare", "--ablate", "--keep-graphs", "--keep-going",
@@ -100,7 +102,7 @@ def test_every_option_is_tested_to_act() -> None:
     compile_options.add_arguments(parser)
     found = {action.option_strings[-1] for action in parser._actions if action.option_strings}
     found -= {"--help"}
-    assert found == NUMBERS.keys() | SAME.keys() | ELSEWHERE
+    assert found == NUMBERS.keys() | SAME.keys() | SPIKING | ELSEWHERE
 
 
 @pytest.mark.parametrize(

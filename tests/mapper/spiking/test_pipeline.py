@@ -106,7 +106,7 @@ def test_the_narrowest_weights_that_agree_are_chosen() -> None:
 def test_a_failed_search_returns_the_best() -> None:
     given, options = calibrated(), IntegerOptions(input_spikes=2)
     found = search_precision(given, SHAPE, options, AgreementLimits(1.0, 1.0, 1), (2, 3))
-    assert re.search(r"have 3 bits, .* cosine of 0\.\d+ \(limit 1\) in p[12],", found.missed)
+    assert re.search(r"have [23] bits, .* cosine of 0\.\d+ \(limit 1\) in p[12],", found.missed)
     assert found.chosen is not None
     best = found.trials[found.chosen]
     assert best.least_same() == max(each.least_same() for each in found.trials)

@@ -1,0 +1,280 @@
+"""NIR models from the command line: compile, simulate, verify, info, and their errors."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mapper.results.sealed_folder import write_sealed
+from mapper.spiking.artifacts.folder import INTEGERS, MODEL
+from tests.mapper.conftest import Run
+from tests.mapper.spiking.graphs import CLASSES, save_graph, save_spikes
+
+pytestmark = pytest.mark.jit
+COMPILE = ("compile", "model.nir", "--chip", "2x2", "--tick-length", "0.001")
+CALIBRATE = ("--calibrate", "spikes.npz", "--max-loss", "50", "--min-agreement", "0.5")
+
+
+@pytest.fixture
+def model(folder: Path) -> Path:
+    save_graph(Path("model.nir"))
+    save_spikes(Path("spikes.npz"))
+    return folder
+
+
+@pytest.fixture
+def out(model: Path, run: Run) -> Path:
+    assert run(*COMPILE, *CALIBRATE).code == 0
+    return Path("out")
+
+
+def refused(run: Run, code: int, said: str, *words: str) -> None:
+    found = run(*words)
+    assert found.code == code, found.err
+    assert found.out == ""
+    assert found.err.startswith(f"mapper {words[0]}: ")
+    assert said in found.err
+    assert len(found.err.splitlines()) == 1
+
+
+def test_from_model_to_verified_simulation(model: Path, run: Run) -> None:
+    report = run(*COMPILE, *CALIBRATE, "--json").json()
+    assert report["kind"] == "spiking"
+    assert [each["name"] for each in report["populations"]] == ["input", "hidden", "classes"]
+    assert [each["latency"] for each in report["populations"]] == [-1, 0, 1]
+    assert report["chosen"] == len(report["trials"]) - 1
+    found = run("simulate", "out", "--input", "spikes.npz", "--check", "--cycles", "--json").json()
+    assert found["differences"] == 0 < found["elements"]
+    (output,) = found["outputs"]
+    assert sum(output["samples"]) == sum(output["labels"]) == found["samples"] == 6
+    labels = np.load("spikes.npz")["y"]
+    assert output["accuracy"] == np.mean(np.array(output["classes"]) == labels)
+    assert [each["name"] for each in found["model"]["populations"]] == ["hidden", "classes"]
+    assert 0 < found["cycles"]["mean"] <= found["cycles"]["max"]
+    assert json.loads(Path("out/report.json").read_text())["simulation"] == found
+    verified = run("verify", "out", "--json").json()
+    assert verified["valid"] and verified["neurons"] == 24
+    assert run("info", "out", "--json").json()["cores"] == report["cores"]
+
+
+def test_results_do_not_depend_on_the_mapping(model: Path, run: Run) -> None:
+    Path("small.toml").write_text("width = 4\nheight = 4\nneurons = 8\n")
+    hashes = []
+    for chip in ("2x2", "small.toml"):
+        report = run(*COMPILE, *CALIBRATE, "--chip", chip, "--force", "--json").json()
+        found = run("simulate", "out", "--input", "spikes.npz", "--check", "--json").json()
+        hashes.append((found["sha256"], found["spikes"], found["events"]))
+        assert run("verify", "out").code == 0
+    assert len(report["cores"]) == 3
+    assert hashes[0] == hashes[1]
+
+
+def test_a_silent_output_has_classes(model: Path, run: Run) -> None:
+    nir = pytest.importorskip("nir", reason="needs nir")
+    ones = np.ones(CLASSES)
+    save_graph(Path("model.nir"), classes=nir.LI(tau=10e-3 * ones, r=ones, v_leak=0 * ones))
+    assert run(*COMPILE, *CALIBRATE).code == 0
+    found = run("simulate", "out", "--input", "spikes.npz", "--check", "--json").json()
+    assert found["differences"] == 0
+    assert sum(found["outputs"][0]["samples"]) == 6
+    assert sum(found["outputs"][0]["spikes"]) == 0
+
+
+def test_summary_and_notes(out: Path, run: Run) -> None:
+    found = run("simulate", "out", "--input", "spikes.npz", "--check", "--limit", "2")
+    assert "equal to the integer reference" in found.out
+    for text in (found.out, run(*COMPILE, *CALIBRATE, "--force").out):
+        lines = text.splitlines()
+        assert len(lines) <= 24 and max(map(len, lines)) <= 80
+    assert "samples" in found.out and "of 40 ticks" in found.out
+    text = run("simulate", "out", "--input", "spikes.npz", "--check", "--details").out
+    assert "agreement with the model" in text and "classes of output" in text
+    assert "synapse words" in run("info", "out").out
+    assert "add samples with --calibrate" in run(*COMPILE, "--force").err
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "value"),
+    [
+        (("--tick-length", "0.002"), "tick", 0.002),
+        (("--reset", "subtract"), "reset", "subtract"),
+        (("--weight-bits", "5,7"), "shape.weight_bits", 5),
+        (("--per", "population"), "scales.per", "population"),
+        (("--min-agreement", "0"), "chosen", 0),
+    ],
+)
+def test_options_act(out: Path, run: Run, words: tuple[str, ...], name: str, value: Any) -> None:
+    plain = np.load(io.BytesIO((out / INTEGERS).read_bytes()))
+    before = {each: plain[each] for each in plain.files}
+    assert run(*COMPILE, *CALIBRATE, "--max-loss", "100", *words, "--force").code == 0
+    manifest: Any = json.loads((out / "manifest.json").read_text())
+    for key in name.split("."):
+        manifest = manifest[key]
+    assert manifest == value
+    other = np.load(out / INTEGERS)
+    same = all(np.array_equal(before[each], other[each]) for each in before)
+    assert same == (name == "chosen")
+
+
+def test_the_time_step_of_a_file(model: Path, run: Run) -> None:
+    save_graph(Path("model.nir"), dt=1e-3)
+    assert run("compile", "model.nir", "--chip", "2x2").code == 0
+    assert json.loads(Path("out/manifest.json").read_text())["tick"] == 1e-3
+
+
+def test_missed_limits(model: Path, run: Run) -> None:
+    words = (*COMPILE, "--calibrate", "spikes.npz", "--weight-bits", "2", "--min-agreement", "1")
+    refused(run, 1, "no weights agree with the model: the best weights have 2 bits", *words)
+    assert not Path("out").exists()
+    found = run(*words, "--keep-going")
+    assert found.code == 4
+    assert "out is kept with --keep-going" in found.err.splitlines()[-1]
+    assert "misses limits" in found.out
+    assert run("verify", "out").code == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "words"),
+    [
+        (1, "hidden: its tau_mem is in a unit of time, but the file gives no dt; give the length "
+            "of a tick with --tick-length", ("compile", "model.nir", "--chip", "2x2")),
+        (2, "--bits, --verify: apply to ONNX models only; omit them",
+         (*COMPILE, "--bits", "8", "--verify", "spikes.npz")),
+        (2, "--per tensor: applies to ONNX models", (*COMPILE, "--per", "tensor")),
+        (2, "--reset: applies to spiking models (.nir) only; omit it",
+         ("compile", "model.onnx", "--chip", "2x2", "--reset", "zero")),
+        (2, "--per neuron: applies to spiking models",
+         ("compile", "model.onnx", "--chip", "2x2", "--per", "neuron")),
+        (2, "--weight-bits: several widths are tried on samples; add --calibrate",
+         (*COMPILE, "--weight-bits", "8,10")),
+        (2, "--weight-bits 12: chip loihi has weights of 9 bits",
+         (*COMPILE, *CALIBRATE, "--chip", "loihi", "--weight-bits", "12")),
+        (2, "--min-agreement: needs samples", (*COMPILE, "--min-agreement", "0.9")),
+        (1, "other.nir: cannot read: No such file",
+         ("compile", "other.nir", "--chip", "2x2")),
+        (1, "bad.nir", ("compile", "bad.nir", "--chip", "2x2")),
+        (1, "bad.nir: not a valid npz file", (*COMPILE, "--calibrate", "bad.nir")),
+        (1, "wide.npz: input has shape (2, 3, 9)", (*COMPILE, "--calibrate", "wide.npz")),
+        (3, "hidden: all 1 cores are full after 2 of 24 neurons",
+         (*COMPILE, "--chip", "tiny.toml")),
+    ],
+)  # fmt: skip
+def test_bad_input(model: Path, run: Run, code: int, said: str, words: tuple[str, ...]) -> None:
+    Path("bad.nir").write_bytes(b"no HDF5 file" * 9)
+    np.savez("wide.npz", x=np.zeros((2, 3, 9), np.int64))
+    Path("tiny.toml").write_text("width = 1\nheight = 1\nneurons = 2\n")
+    refused(run, code, said, *words)
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "words"),
+    [
+        (2, "out: is a spiking model; add spikes with --input", ()),
+        (2, "--dump: applies to other folders only", ("--input", "spikes.npz", "--dump", "x")),
+        (2, "--load-scale: applies", ("--input", "spikes.npz", "--load-scale", "2")),
+        (1, "wide.npz: input has shape (2, 3, 9)", ("--input", "wide.npz")),
+        (2, "none.npz: has no samples", ("--input", "none.npz")),
+    ],
+)
+def test_bad_simulations(out: Path, run: Run, code: int, said: str, words: tuple[str, ...]) -> None:
+    np.savez("wide.npz", x=np.zeros((2, 3, 9), np.int64))
+    np.savez("none.npz", x=np.zeros((0, 3, 12), np.int64))
+    refused(run, code, said, "simulate", "out", *words)
+
+
+def test_report_names_the_command_to_use(out: Path, run: Run) -> None:
+    refused(run, 2, "has no report page; print its figures with mapper info out", "report", "out")
+
+
+@pytest.mark.parametrize("name", ["manifest.json", MODEL, INTEGERS, "report.json"])
+def test_damaged_files(out: Path, run: Run, name: str) -> None:
+    path = out / name
+    whole = path.read_bytes()
+    commands: list[tuple[str, ...]] = [("simulate", "out", "--input", "spikes.npz")]
+    commands += [("verify", "out"), ("info", "out")] * (name != "report.json")
+    for data in (whole[: len(whole) // 2], b"", whole[:99] + b"\xff" + whole[100:], b"[]", None):
+        path.unlink(missing_ok=True)
+        if data is not None:
+            path.write_bytes(data)
+        for words in commands:
+            refused(run, 1, str(path), *words)
+
+
+Change = Callable[[dict[str, Any], dict[str, Any]], None]
+
+
+def resealed(out: Path, change: Change) -> None:
+    """Change a folder's manifest and arrays, with the right hashes."""
+    manifest = json.loads((out / "manifest.json").read_text())
+    with np.load(out / INTEGERS) as archive:
+        arrays = dict(archive)
+    change(manifest, arrays)
+    for key in ("files", "sha256"):
+        manifest.pop(key, None)
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    files = {MODEL: (out / MODEL).read_bytes(), INTEGERS: buffer.getvalue()}
+    write_sealed(out, files, manifest)
+
+
+def set_array(name: str, at: int, value: int) -> Change:
+    def change(manifest: dict[str, Any], arrays: dict[str, Any]) -> None:
+        arrays[name] = arrays[name].astype(np.int64)
+        arrays[name][at] = value
+
+    return change
+
+
+def set_entry(name: str, value: Any) -> Change:
+    return lambda manifest, arrays: manifest.update({name: value})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (set_array("core", 3, 4), "out: its files are inconsistent"),
+        (set_array("core", 3, -1), "out: its files are inconsistent"),
+        (set_array("source", 0, 999), "out: network: "),
+        (set_array("weight", 0, 999), "out: network: weight 999 of the synapse from 0 to 0"),
+        (set_array("threshold", 0, 1 << 40), "out: network: threshold"),
+        (lambda manifest, arrays: arrays.pop("shift"), "out: its files are inconsistent"),
+        (lambda manifest, arrays: arrays.update(scale=arrays["scale"] * np.nan),
+         "out: its files are inconsistent"),
+        (lambda manifest, arrays: arrays.update(reset=arrays["reset"][1:]),
+         "out: its files are inconsistent"),
+        (set_entry("neurons", 23), "out: its files are inconsistent"),
+        (set_entry("chosen", 9), "out: its files are inconsistent"),
+        (set_entry("outputs", []), "out: its files are inconsistent"),
+        (set_entry("reset", "none"), "manifest.json: "),
+        (set_entry("schema", 2), "manifest.json: has version 2, this mapper reads 1"),
+        (set_entry("kind", "other"), "manifest.json: "),
+        (lambda manifest, arrays: manifest["shape"].update(neurons=100),
+         "out: core: neurons is 100"),
+        (lambda manifest, arrays: manifest["chip"].update(width=0), "chip"),
+        (lambda manifest, arrays: manifest["populations"][1].update(latency=5),
+         "out: its files are inconsistent"),
+        (set_array("weight", 0, 5), "manifest.json: the tables of core 0 differ"),
+        (lambda manifest, arrays: manifest["cores"][0].update(axons=3),
+         "manifest.json: the tables of core 0 differ"),
+    ],
+)  # fmt: skip
+def test_inconsistent_folders(out: Path, run: Run, change: Change, said: str) -> None:
+    resealed(out, change)
+    refused(run, 1, said, "verify", "out")
+
+
+def test_help_depends_on_model_and_folder(out: Path, run: Run) -> None:
+    for words in (("compile", "model.nir"), ("simulate", "out")):
+        for option in ("--help", "--help-all"):
+            text = run(*words, option).out
+            assert max(map(len, text.splitlines())) <= 80
+            assert "--bits" not in text and "--load-scale" not in text and "--dump" not in text
+            assert "--tick-length" in text or "--check" in text
+        assert len(run(*words, "--help").out.splitlines()) <= 40
