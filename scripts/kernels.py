@@ -25,6 +25,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 import numba
@@ -95,6 +96,7 @@ def prepare() -> None:
         chip = f'width = 6\nheight = 6\nneurons = 80\ndelivery = "{delivery}"\n[time]\n'
         Path(f"{delivery}.toml").write_text(chip)
         run("run", "directed.bin", "--chip", f"{delivery}.toml", "-o", delivery, "--preset", "fast")
+    _spiking_model(rng)
 
 
 def _model(rng: np.random.Generator) -> None:
@@ -121,6 +123,28 @@ def _model(rng: np.random.Generator) -> None:
     run(*COMPILE, "--chip", "2x2", "-o", "spread")
 
 
+def _spiking_model(rng: np.random.Generator) -> None:
+    """Write a spiking model, its samples, and its compilations."""
+    import nir
+
+    ones = np.ones(8)
+    nodes = {
+        "input": nir.Input({"input": np.array([8])}),
+        "linear": nir.Linear(rng.normal(1, 2, (8, 8))),
+        "lif": nir.LIF(tau=9 * ones, r=9 * ones, v_leak=0 * ones, v_threshold=ones),
+        "output": nir.Output({"output": np.array([8])}),
+    }
+    names = list(nodes)
+    nir.write("model.nir", nir.NIRGraph(nodes, list(pairwise(names))))
+    np.savez("trains.npz", x=rng.random((4, 20, 8)) < 0.3)
+    for chip in ("2x2", "tree.toml"):
+        run(*COMPILE_SPIKES, "--chip", chip, "-o", f"spiking-{chip}")
+
+
+COMPILE_SPIKES = (
+    "compile", "model.nir", "--calibrate", "trains.npz", "--tick-length", "1", "--min-agreement",
+    "0", "--max-loss", "100", "--force",
+)  # fmt: skip
 COMPILE = (
     "compile", "model.onnx", "--calibrate", "samples.npz", "--min-signal", "0", "--max-loss", "100",
     "--force",
@@ -171,6 +195,13 @@ def works() -> Iterator[tuple[str, list[list[str]]]]:
     spikes = ("--spikes", "spikes.npz", "--threshold", "9")
     yield "simulate/spikes", [[*command, *spikes] for command in timed]
     yield "compile", [[*COMPILE, "--chip", "2x2", "-o", "spread"]]
+    yield "spiking/compile", [[*COMPILE_SPIKES, "--chip", "2x2", "-o", "spiking-2x2"]]
+    check = ("--input", "trains.npz", "--check")
+    yield "spiking/run", [["simulate", "spiking-2x2", *check]]
+    yield (
+        "spiking/cycles",
+        [["simulate", f"spiking-{chip}", *check, "--cycles"] for chip in ("2x2", "tree.toml")],
+    )
     yield "cores", [["simulate", "compiled", "--input", "samples.npz"]]
     yield "cores/cycles", [["simulate", "compiled", "--input", "samples.npz", "--cycles"]]
     yield "cores/frames", [["simulate", "spread", "--input", "samples.npz", "--cycles"]]

@@ -68,6 +68,8 @@ def run(options: argparse.Namespace) -> int:
     chip = common.named_chip(options.chip)
     settings = _settings(options, chip)
     with output_folder(options.output, options.force) as work:
+        if options.calibrate is not None:
+            common.compile_kernels(options, "spiking/compile")
         mapped = compile_for_chip(options.model, chip, options.calibrate, settings)
         manifest = write_folder(work.folder, options.model, mapped, chip, settings.reset)
         report = report_of(manifest, ["mapper", *options.arguments])

@@ -40,8 +40,7 @@ def run_spiking(options: argparse.Namespace) -> int:
         samples = samples.first(options.limit)
     if not samples.samples or not samples.ticks:
         raise UsageError(f"{options.input}: has no samples, or samples without ticks; give some")
-    if options.cycles:
-        common.compile_kernels(options, "simulate/ticks")
+    common.compile_kernels(options, "spiking/cycles" if options.cycles else "spiking/run")
     machine = CoresMachine(folder)
     counter = CycleCounter(folder, machine.slots, samples) if options.cycles else None
     neural = [n for n, each in enumerate(folder.model.populations) if each.dynamics is not None]

@@ -213,7 +213,7 @@ def simulated_summary(found: dict[str, Any], check: CoresCheck | None, title: st
     rows += [
         Row("accuracy", f"{output['accuracy']:.1%}", f"at {output['name']}")
         for output in found["outputs"]
-        if "accuracy" in output
+        if "accuracy" in output and check is None
     ]
     clipped = sum(found["saturated"].values())
     rows += [

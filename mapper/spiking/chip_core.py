@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 
 from chipsim.chip.model import Chip
 from hw.core.shape import CoreShape
@@ -11,6 +11,7 @@ from mapper.spiking.schedule import LONGEST_DELAY
 from mapper.spiking.search import SUM_BITS_ABOVE_WEIGHTS, WEIGHT_BITS
 
 MOST_DEPTHS = {"neurons": 1 << 20, "axons": 1 << 20, "routes": 1 << 24, "synapses": 1 << 24}
+_DEFAULT = CoreShape()
 _OPEN_NEURONS = next(each.default for each in fields(Chip) if each.name == "neurons")
 
 
@@ -20,40 +21,42 @@ def core_shape(
     """Return the core whose memories are within the limits of a chip.
 
     Depths are the largest powers of two within `neurons`, `axons_in`, and `synapses` or the bits of
-    synaptic memory. A chip without one of these limits has the depth of `CoreShape`; so has a chip
-    without any limit, such as 2x2.
+    synaptic memory. A memory without a limit has the depth of `CoreShape`, or as many words per
+    neuron if the cores have more neurons. A chip without any limit, such as 2x2, has `CoreShape`.
 
     weight_bits : of the synapses; sums have as many additional bits as in the search of widths
     longest_delay : of the synapses, in ticks
 
     Raises `DoesNotFitError` for a limit that is too small for any core.
     """
-    limits = {"axons": chip.axons_in, "synapses": chip.synapse_limit}
-    if chip.neurons != _OPEN_NEURONS or any(limits.values()):
-        limits["neurons"] = chip.neurons
-    found = {}
+    limits = {"axons": chip.axons_in, "synapses": chip.synapse_limit, "routes": None}
+    neurons = chip.neurons
+    if neurons == _OPEN_NEURONS and not any(limits.values()):
+        neurons = _DEFAULT.neurons
+    found = {"neurons": _depth(chip, "neurons", neurons)}
     for name, limit in limits.items():
         if limit is None:
-            continue
-        if limit < 2:
-            raise DoesNotFitError(
-                f"chip {chip.name}: a core with {limit} {name} is too small for spiking cores; use "
-                "a chip with 2 or more"
-            )
-        found[name] = 1 << (min(limit, MOST_DEPTHS[name]).bit_length() - 1)
-    shape = CoreShape(**found)
-    # As many routes per neuron as in the default core.
-    per_neuron = CoreShape().routes // CoreShape().neurons
-    routes = min(shape.neurons * per_neuron, MOST_DEPTHS["routes"])
-    return replace(
-        shape,
-        routes=routes,
+            usual = getattr(_DEFAULT, name)
+            limit = max(usual, usual // _DEFAULT.neurons * found["neurons"])
+        found[name] = _depth(chip, name, limit)
+    return CoreShape(
+        **found,
         weight_bits=weight_bits,
         sum_bits=weight_bits + SUM_BITS_ABOVE_WEIGHTS,
         delay_slots=1 << (longest_delay + 1).bit_length(),
         x_bits=_coordinate_bits(chip.width),
         y_bits=_coordinate_bits(chip.height),
     )
+
+
+def _depth(chip: Chip, name: str, limit: int) -> int:
+    """Return the largest depth of a memory within a limit."""
+    if limit < 2:
+        raise DoesNotFitError(
+            f"chip {chip.name}: a core with {limit} {name} is too small for spiking cores; use "
+            "a chip with 2 or more"
+        )
+    return int(1 << (min(limit, MOST_DEPTHS[name]).bit_length() - 1))
 
 
 def core_weight_bits(chip: Chip) -> tuple[int, ...]:

@@ -46,6 +46,7 @@ from mapper.spiking.model import SpikingModel
 from mapper.spiking.pipeline import MappedSpikes
 from mapper.spiking.schedule import schedule
 from mapper.version import version
+from storage.errors import StorageError
 from storage.files import read_input
 from storage.typed import convert
 
@@ -82,7 +83,7 @@ def is_spiking(folder: Path) -> bool:
         return True
     try:
         found = json.loads(read_input(folder / MANIFEST, MOST_JSON))
-    except Exception:  # not a manifest: the readers of other folders report it
+    except (StorageError, ValueError, RecursionError):  # reported by readers of other folders
         return False
     return isinstance(found, dict) and found.get("kind") == KIND
 

@@ -19,6 +19,7 @@ from mapper.errors import CheckFailedError
 from mapper.results.sealed_folder import MANIFEST
 from mapper.spiking.artifacts.core_use import core_entries
 from mapper.spiking.artifacts.folder import SpikingFolder
+from mapper.spiking.chip_core import core_shape
 
 Int64 = NDArray[np.int64]
 
@@ -37,6 +38,12 @@ class VerifiedFolder(NamedTuple):
 def verify_folder(folder: SpikingFolder) -> VerifiedFolder:
     """Check a folder; raise `CheckFailedError` that names the core and the difference."""
     network, shape = folder.integers.network, folder.integers.shape
+    own = core_shape(folder.chip, shape.weight_bits, int(network.delay.max(initial=0)))
+    if shape != own:
+        raise CheckFailedError(
+            f"{folder.path / MANIFEST}: its core is not the core of chip {folder.chip.name}; "
+            "compile the model again"
+        )
     try:
         tables = make_tables(network, folder.core, folder.chip.width, folder.chip.height, shape)
     except HwError as error:

@@ -257,6 +257,8 @@ def set_entry(name: str, value: Any) -> Change:
         (set_entry("kind", "other"), "manifest.json: "),
         (lambda manifest, arrays: manifest["shape"].update(neurons=100),
          "out: core: neurons is 100"),
+        (lambda manifest, arrays: manifest["shape"].update(synapses=1 << 20),
+         "manifest.json: its core is not the core of chip 2x2"),
         (lambda manifest, arrays: manifest["chip"].update(width=0), "chip"),
         (lambda manifest, arrays: manifest["populations"][1].update(latency=5),
          "out: its files are inconsistent"),
