@@ -40,6 +40,12 @@ def run_spiking(options: argparse.Namespace) -> int:
         samples = samples.first(options.limit)
     if not samples.samples or not samples.ticks:
         raise UsageError(f"{options.input}: has no samples, or samples without ticks; give some")
+    most, held = int(samples.value.max(initial=0)), folder.integers.options.input_spikes
+    if most > held:
+        terminal.say(
+            options, f"note: inputs spike up to {most:,} times per tick; sums are sized for "
+            f"{held:,} and may wrap: compile with such samples in --calibrate",
+        )  # fmt: skip
     common.compile_kernels(options, "spiking/cycles" if options.cycles else "spiking/run")
     machine = CoresMachine(folder)
     counter = CycleCounter(folder, machine.slots, samples) if options.cycles else None

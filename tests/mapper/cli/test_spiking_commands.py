@@ -189,6 +189,12 @@ def test_bad_simulations(out: Path, run: Run, code: int, said: str, words: tuple
     refused(run, code, said, "simulate", "out", *words)
 
 
+def test_inputs_that_spike_more_often_than_compiled_for(out: Path, run: Run) -> None:
+    np.savez("often.npz", x=np.full((1, 3, 12), 9))
+    found = run("simulate", "out", "--input", "often.npz")
+    assert "inputs spike up to 9 times per tick; sums are sized for 1 and may wrap" in found.err
+
+
 def test_report_names_the_command_to_use(out: Path, run: Run) -> None:
     refused(run, 2, "has no report page; print its figures with mapper info out", "report", "out")
 
