@@ -107,7 +107,9 @@ def _require_synapses(folder: SpikingFolder, network: SpikingNetwork, tables: Ch
         source = np.repeat(core.axons, count)
         place = np.arange(source.size) - np.repeat(np.cumsum(count) - count, count)
         neuron, weight, delay = core.synapses[np.repeat(first, count) + place].T
-        target = core.neurons[(np.repeat(base, count) + neuron) % tables.shape.neurons]
+        local = (np.repeat(base, count) + neuron) % tables.shape.neurons
+        target = np.full(local.size, -1)  # no neuron
+        target[local < core.used] = core.neurons[local[local < core.used]]
         parts.append(np.column_stack([source, target, weight, delay]))
     wanted = np.column_stack([network.source, network.target, network.weight, network.delay])
     if not np.array_equal(_sorted(np.concatenate(parts)), _sorted(wanted)):

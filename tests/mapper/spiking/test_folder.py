@@ -1,0 +1,80 @@
+"""The folder of a compiled model from Python: reading returns what was written, and faulty tables
+are found."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from chipsim.chip.presets import parse_chip
+from hw.core.network import SpikingNetwork
+from hw.tables import ChipTables, make_tables
+from mapper.errors import CheckFailedError
+from mapper.spiking.artifacts import verify
+from mapper.spiking.artifacts.folder import SpikingFolder, read_folder, write_folder
+from mapper.spiking.pipeline import MappedSpikes, SpikingOptions, compile_for_chip
+from tests.mapper.spiking.graphs import save_graph
+
+CHIP = parse_chip("3x2")
+
+
+@pytest.fixture
+def mapped(tmp_path: Path) -> MappedSpikes:
+    save_graph(tmp_path / "a.nir")
+    return compile_for_chip(tmp_path / "a.nir", CHIP, None, SpikingOptions(tick=1e-3))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, mapped: MappedSpikes) -> SpikingFolder:
+    write_folder(tmp_path, tmp_path / "a.nir", mapped, CHIP, "zero")
+    return read_folder(tmp_path)
+
+
+def test_reading_returns_the_written_model(mapped: MappedSpikes, folder: SpikingFolder) -> None:
+    written, found = mapped.compiled.integers, folder.integers
+    for each in fields(SpikingNetwork):
+        assert np.array_equal(
+            getattr(written.network, each.name), getattr(found.network, each.name)
+        )
+    assert np.array_equal(written.scale, found.scale)
+    assert np.array_equal(mapped.core, folder.core)
+    for name in ("shape", "latency", "options", "counts"):
+        assert getattr(written, name) == getattr(found, name)
+    assert folder.model.populations[1].name == "hidden"
+
+
+def changed(tables: ChipTables, name: str, column: int | None) -> ChipTables:
+    """Return tables in which a number of core 0 is one more."""
+    core = tables.cores[0]
+    values = getattr(core, name).copy()
+    values[(0, column) if column is not None else 0] += 1
+    return replace(tables, cores=(replace(core, **{name: values}), *tables.cores[1:]))
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "said"),
+    [
+        ("synapses", 1, "synapse lists of the cores are not the synapses"),
+        ("synapses", 0, "synapse lists of the cores are not the synapses"),
+        ("lists", 2, "synapse lists of the cores are not the synapses"),
+        ("routes", 2, "routes and axons of the cores differ"),
+        ("axons", None, "routes and axons of the cores differ"),
+        ("parameters", 1, "the tables of core 0 differ from the integers"),
+    ],
+)
+def test_faulty_tables_are_found(
+    folder: SpikingFolder, monkeypatch: pytest.MonkeyPatch, name: str, column: int | None, said: str
+) -> None:
+    assert verify.verify_folder(folder).neurons == 24
+    monkeypatch.setattr(
+        verify, "make_tables", lambda *given: changed(make_tables(*given), name, column)
+    )
+    if name != "parameters":  # check the contents, although the hashes agree
+        entries: Any = folder.manifest.cores
+        monkeypatch.setattr(verify, "core_entries", lambda tables: entries)
+    with pytest.raises(CheckFailedError, match=said):
+        verify.verify_folder(folder)
