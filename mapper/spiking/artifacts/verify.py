@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.core.network import SpikingNetwork
-from hw.tables import ChipTables, make_tables
 from hw.errors import HwError
+from hw.tables import ChipTables, make_tables
 from mapper.errors import CheckFailedError
 from mapper.results.sealed_folder import MANIFEST
 from mapper.spiking.artifacts.core_use import core_entries
