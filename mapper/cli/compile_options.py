@@ -110,6 +110,8 @@ def add_spikes(group: argparse._ActionsContainer) -> None:
         group,
         Option("--tick-length", "T", "duration of a tick (default: dt of the model)", above_zero),
         choice("--reset", "zero subtract", "after a spike: v_reset (zero, default) or subtract"),
+        choice("--encode", "current rate latency", "encode real numbers as spikes, during --ticks"),
+        Option("--ticks", "T", "ticks per sample, with --encode", positive),
         Option("--weight-bits", "N,...", "widths to try (default: 8,10,12,16)", _widths),
         Option(
             "--min-agreement",

@@ -14,8 +14,9 @@ from mapper.cli.parser import Topic
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
     from mapper.spiking.pipeline import SpikingOptions
+    from storage.samples.encoding import Encoding
 
-OF_SPIKES = ("tick_length", "reset", "weight_bits", "min_agreement")
+OF_SPIKES = ("tick_length", "reset", "weight_bits", "min_agreement", "encode", "ticks")
 OF_BOTH = ("model", "output", "force", "chip", "calibrate", "per", "max_loss", "keep_going")
 OF_ONNX = (
     *OF_BOTH, "input_shape", "npu", "samples", "verify", "normalise", "layout", "bits", "scheme",
@@ -28,6 +29,9 @@ Spiking models (.nir) become integers for cores with synaptic currents, decays
 and delays. --calibrate names spikes: .npz with x (samples, ticks, inputs), or
 lists sample, tick and neuron; labels in y. They measure how large potentials
 get, and the narrowest of --weight-bits that agree with the model are chosen.
+--encode turns real numbers, x (samples, inputs), into spikes during --ticks, here
+and in `mapper simulate`: with their probability (rate), one spike (latency), or
+in every tick (current).
 The loss is the percentage of samples whose class changes. --tick-length is in
 the time unit of the file. --per is neuron (default) or population.
 """
@@ -71,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
         if options.calibrate is not None:
             common.compile_kernels(options, "spiking/compile")
         mapped = compile_for_chip(options.model, chip, options.calibrate, settings)
-        manifest = write_folder(work.folder, options.model, mapped, chip, settings.reset)
+        manifest = write_folder(work.folder, options.model, mapped, chip, settings)
         report = report_of(manifest, ["mapper", *options.arguments])
         write_report(work.folder, report)
     if options.calibrate is None:
@@ -123,5 +127,20 @@ def _settings(options: argparse.Namespace, chip: Chip) -> SpikingOptions:
         limits = limits._replace(cosine=options.min_agreement)
     return SpikingOptions(
         options.tick_length, options.reset or "zero",
-        IntegerOptions(options.per or "neuron"), limits, widths, options.keep_going,
+        IntegerOptions(options.per or "neuron"), limits, widths, _encoding(options),
+        options.keep_going,
     )  # fmt: skip
+
+
+def _encoding(options: argparse.Namespace) -> Encoding | None:
+    """Return the encoding of samples; raise `UsageError` for one without ticks or ticks alone."""
+    from mapper.errors import UsageError
+    from storage.samples.encoding import Encoding
+
+    if options.encode is None:
+        if options.ticks is not None:
+            raise UsageError("--ticks: needs the encoding of samples; add --encode")
+        return None
+    if options.ticks is None:
+        raise UsageError("--encode: needs the ticks of a sample; add --ticks")
+    return Encoding(options.encode, options.ticks)

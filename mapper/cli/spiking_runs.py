@@ -35,7 +35,7 @@ def run_spiking(options: argparse.Namespace) -> int:
     if options.input is None:
         raise UsageError(f"{options.path}: is a spiking model; add spikes with --input")
     folder = read_folder(options.path, lambda: read_spiking(options.path))
-    samples = samples_of(folder.model, options.input)
+    samples = samples_of(folder.model, options.input, folder.encoding)
     if options.limit is not None:
         samples = samples.first(options.limit)
     if not samples.samples or not samples.ticks:

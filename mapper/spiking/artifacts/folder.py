@@ -40,14 +40,15 @@ from mapper.results.sealed_folder import (
 )
 from mapper.spiking.artifacts.core_use import core_entries
 from mapper.spiking.artifacts.manifest_file import KIND, SCHEMA, Manifest
-from mapper.spiking.discretise import ResetMode, model_of_graph
+from mapper.spiking.discretise import model_of_graph
 from mapper.spiking.integers import IntegerCounts, IntegerModel, IntegerOptions
 from mapper.spiking.model import SpikingModel
-from mapper.spiking.pipeline import MappedSpikes
+from mapper.spiking.pipeline import MappedSpikes, SpikingOptions
 from mapper.spiking.schedule import schedule
 from mapper.version import version
 from storage.errors import StorageError
 from storage.files import read_input
+from storage.samples.encoding import Encoding
 from storage.typed import convert
 
 MODEL, INTEGERS = "model.nir", "integers.npz"
@@ -72,6 +73,12 @@ class SpikingFolder(NamedTuple):
     core: NDArray[np.int64]
 
     @property
+    def encoding(self) -> Encoding | None:
+        """Encoding of samples that hold real numbers."""
+        found = self.manifest.encoding
+        return None if found is None else Encoding(found.method, found.ticks, found.seed)
+
+    @property
     def last(self) -> int:
         """Ticks that a run is longer than its samples, until all populations are done."""
         return max(0, *self.integers.latency)
@@ -89,9 +96,9 @@ def is_spiking(folder: Path) -> bool:
 
 
 def write_folder(
-    folder: Path, source: Path, mapped: MappedSpikes, chip: Chip, reset: ResetMode
+    folder: Path, source: Path, mapped: MappedSpikes, chip: Chip, options: SpikingOptions
 ) -> Manifest:
-    """Write a compiled model; source : the NIR file."""
+    """Write a compiled model; source : the NIR file; options : it was compiled with."""
     data = read_input(source, MOST_FILE)
     compiled, integers = mapped.compiled, mapped.compiled.integers
     files = {MODEL: data, INTEGERS: npz_bytes(_arrays(integers, mapped.core))}
@@ -102,7 +109,8 @@ def write_folder(
         "tool": f"mapper {version()}",
         "model": {"name": source.name, "sha256": hashlib.sha256(data).hexdigest()},
         "tick": model.tick,
-        "reset": reset,
+        "reset": options.reset,
+        "encoding": _plain(options.encoding),
         "chip": chip.to_json(),
         "shape": asdict(integers.shape),
         "populations": _populations(model, integers.latency),

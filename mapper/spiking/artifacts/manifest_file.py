@@ -96,6 +96,14 @@ class ScalesEntry(Struct):
     input_spikes: Size
 
 
+class EncodingEntry(Struct):
+    """How real numbers become spikes: `storage.samples.encoding.Encoding`."""
+
+    method: Literal["current", "rate", "latency"]
+    ticks: Size
+    seed: Whole
+
+
 class CountsEntry(Struct):
     """Weights and neurons that the integers do not represent exactly: `IntegerCounts`."""
 
@@ -126,6 +134,7 @@ class Manifest(Struct):
     chip, shape : fields of `Chip` and of `CoreShape`
     trials, chosen : precisions that were tried, and the number of the one in the folder
     limits_missed : limits that it misses, "" if none
+    encoding : of samples that hold real numbers, None for samples of spikes
     files : SHA-256 of each other file
     """
 
@@ -135,6 +144,7 @@ class Manifest(Struct):
     model: ModelFile
     tick: Annotated[float, Meta(gt=0, lt=1e308)]
     reset: Literal["zero", "subtract"]
+    encoding: EncodingEntry | None
     chip: dict[str, Any]
     shape: dict[str, int]
     populations: list[PopulationEntry]
