@@ -21,7 +21,7 @@ from storage.address import path_of
 MEASURED = 10_000  # default, mesh cycles
 OF_BOTH = ("path", "cycles", "threads")
 OF_MODELS = ("input", "limit", "check", "dump", "frames", "hardware", "clock")
-OF_SPIKES = (*OF_BOTH, "input", "limit", "check")
+OF_SPIKES = (*OF_BOTH, "input", "limit", "check", "hardware")
 OF_MAPPINGS = (
     "network", "warmup", "load_scale", "tick_cycles", "packets", "ticks", "depth", "no_saturation",
     "spikes", "save", *NEURON_OPTIONS, *WIDTHS, "memory", "seed",
@@ -48,7 +48,10 @@ Compiled spiking models: the tables of the cores run bit for bit on the spikes
 of --input, each sample from the states before the first tick. Accuracy is
 printed if there are labels. --check compares every spike with the integer
 reference, and reports the agreement with the model in floating point. --cycles
-counts the cycles of each tick: cores, mesh and barrier.
+counts the cycles of each tick: cores, mesh and barrier. --hardware also runs
+all samples in Amaranth (up to 4 cores), and compares every spike, the final
+states and the cycles of every tick; it takes about a minute per sample, so add
+--limit.
 """
 MAPPINGS = """\
 Mappings: their traffic is simulated. The result is added to report.json, and

@@ -16,6 +16,7 @@ from mapper.results.output_folder import read_folder, writing_into
 from mapper.spiking.artifacts.cycles import CycleCounter, TickCycles
 from mapper.spiking.artifacts.folder import SpikingFolder
 from mapper.spiking.artifacts.folder import read_folder as read_spiking
+from mapper.spiking.artifacts.hardware import check_hardware
 from mapper.spiking.artifacts.report import add_simulation
 from mapper.spiking.artifacts.simulate import (
     CoresCheck,
@@ -46,7 +47,9 @@ def run_spiking(options: argparse.Namespace) -> int:
             options, f"note: inputs spike up to {most:,} times per tick; sums are sized for "
             f"{held:,} and may wrap: compile with such samples in --calibrate",
         )  # fmt: skip
-    common.compile_kernels(options, "spiking/cycles" if options.cycles else "spiking/run")
+    common.compile_kernels(
+        options, "spiking/cycles" if options.cycles or options.hardware else "spiking/run"
+    )
     machine = CoresMachine(folder)
     counter = CycleCounter(folder, machine.slots, samples) if options.cycles else None
     neural = [n for n, each in enumerate(folder.model.populations) if each.dynamics is not None]
@@ -61,6 +64,9 @@ def run_spiking(options: argparse.Namespace) -> int:
     result = _result(folder, samples, run, check)
     if counter is not None:
         result["cycles"] = _cycles(counter.finish())
+    if options.hardware:
+        with terminal.fraction_bar(options, "running in Amaranth") as progress:
+            result["hardware"] = check_hardware(folder, samples, progress)._asdict()
     with writing_into(options.path):
         add_simulation(options.path, result)
     title = f"{folder.manifest.model.name} on {options.path}"

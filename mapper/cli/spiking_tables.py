@@ -204,6 +204,8 @@ def simulated_tables(found: dict[str, Any], check: CoresCheck | None, title: str
     if "cycles" in found:
         named = {CYCLE_NAMES[name]: value for name, value in found["cycles"].items()}
         tables.append(facts("cycles per tick", named))
+    if "hardware" in found:
+        tables.append(facts("Amaranth simulation, equal to the simulators", found["hardware"]))
     return tables
 
 
@@ -236,6 +238,10 @@ def simulated_summary(found: dict[str, Any], check: CoresCheck | None, title: st
             GAP,
             Row("cycles per tick", cycles["mean"], f"on average, at most {cycles['max']:,}"),
         ]
+    if "hardware" in found:
+        equal = found["hardware"]
+        samples = _count(equal["samples"], "sample")
+        rows.append(Row("Amaranth", equal["cycles"], f"cycles of {samples}, all spikes equal"))
     rows += [GAP, Row("SHA-256", "", f"{found['sha256'][:16]}... of the results")]
     return summary(title, [*rows, *next_steps("", "--details")])
 

@@ -63,6 +63,46 @@ def test_from_model_to_verified_simulation(model: Path, run: Run) -> None:
     assert run("info", "out", "--json").json()["cores"] == report["cores"]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
+def test_hardware_computes_the_same(model: Path, run: Run) -> None:
+    Path("small.toml").write_text(
+        "width = 2\nheight = 1\nneurons = 16\naxons_in = 32\nsynapses = 512\n"
+    )
+    assert run(*COMPILE, *CALIBRATE, "--chip", "small.toml").code == 0
+    words = ("--input", "spikes.npz", "--limit", "2", "--hardware")
+    found = run("simulate", "out", *words, "--cycles", "--json").json()
+    hardware, ticks = found["hardware"], 2 * (found["ticks"] + 1)
+    assert (hardware["samples"], hardware["ticks"]) == (2, ticks)
+    assert hardware["spikes"] == found["spikes"] > 0
+    assert hardware["cycles"] == found["cycles"]["mean"] * ticks
+    assert "all spikes equal" in run("simulate", "out", *words).out
+
+
+def test_hardware_has_few_cores(model: Path, run: Run) -> None:
+    assert run(*COMPILE, *CALIBRATE, "--chip", "3x2").code == 0
+    words = ("--input", "spikes.npz", "--hardware")
+    refused(run, 3, "3x2 cores; at most 4 run in Amaranth", "simulate", "out", *words)
+
+
+def test_samples_of_real_numbers_are_encoded(model: Path, run: Run) -> None:
+    rng = np.random.default_rng(1)
+    inputs = np.load("spikes.npz")["x"].shape[-1]
+    np.savez("pixels.npz", x=rng.random((4, inputs)))
+    real = ("--calibrate", "pixels.npz", "--max-loss", "100", "--min-agreement", "0")
+    found = []
+    for method in ("rate", "latency", "current"):
+        words = ("--encode", method, "--ticks", "30", "--force")
+        assert run(*COMPILE, *real, *words).code == 0
+        check = ("--input", "pixels.npz", "--check", "--json")
+        found.append(run("simulate", "out", *check).json())
+        assert (found[-1]["samples"], found[-1]["ticks"]) == (4, 30)
+        assert found[-1]["differences"] == 0
+    assert len({each["sha256"] for each in found}) == 3
+    refused(run, 2, "--ticks: needs the encoding of samples", *COMPILE, "--ticks", "3")
+    refused(run, 2, "--encode: needs the ticks of a sample", *COMPILE, "--encode", "rate")
+
+
 def test_results_do_not_depend_on_the_mapping(model: Path, run: Run) -> None:
     Path("small.toml").write_text("width = 4\nheight = 4\nneurons = 8\n")
     hashes = []
