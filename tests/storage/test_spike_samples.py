@@ -115,3 +115,15 @@ def test_damaged_files_take_one_line(tmp_path: Path) -> None:
             assert "\n" not in str(error)
         else:
             assert found.sample.size == found.value.size
+
+
+def test_first_samples(tmp_path: Path) -> None:
+    x = np.random.default_rng(5).integers(0, 3, (4, 6, 5))
+    np.savez(tmp_path / "x.npz", x=x, y=np.arange(4))
+    np.savez(tmp_path / "first.npz", x=x[:2], y=np.arange(2))
+    whole, two = (
+        read_spike_samples(tmp_path / name, {"input": (5,)}) for name in ("x.npz", "first.npz")
+    )
+    for one, other in zip(whole.first(2), two, strict=True):
+        assert np.array_equal(one, other)
+    assert whole.first(9).samples == 4

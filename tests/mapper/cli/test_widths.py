@@ -21,10 +21,13 @@ from mapper.results.tables import columns, facts
 from tests.compiler.bad_input.good import QUICK, good
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
+from tests.mapper.spiking.graphs import save_graph, save_spikes
 
 WIDTHS = (60, 80, 120)
 WITHOUT_TABLES = {"completion", "disassemble", "warm"}
 """Commands without tables, and `warm`, which compiles all kernels."""
+SPIKING = ("compile", "model.nir", "--chip", "2x2", "--tick-length", "0.001", "--calibrate",
+           "spikes.npz", "--max-loss", "50", "-o", "spiking")  # fmt: skip
 CHIP = ("--chip", "2x2", "--neurons-per-core", "20")
 MODEL = ("compile", "good.onnx", "--chip", "2x2", "--calibrate", "samples.npz", *QUICK)
 
@@ -73,6 +76,8 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
 def test_tables_of_every_command(folder: Path, run: Run, checked: set[str]) -> None:
     random_network(folder / "net.bin", 60, 400)
     good().save(folder)
+    save_graph(Path("model.nir"))
+    save_spikes(Path("spikes.npz"))
     Path("tries.toml").write_text(
         'network = "net.bin"\nchip = "2x2"\nneurons_per_core = 20\nseed = "1..2"\n'
         'preset = ["fast", "default"]\n'
@@ -110,6 +115,10 @@ def test_tables_of_every_command(folder: Path, run: Run, checked: set[str]) -> N
         ("verify", "model"),
         ("simulate", "model", "--input", "samples.npz", "--check", "--cycles"),
         ("simulate", "model", "--cycles"),
+        SPIKING,
+        ("info", "spiking"),
+        ("verify", "spiking"),
+        ("simulate", "spiking", "--input", "spikes.npz", "--check", "--cycles"),
     ):
         found = run(*line)
         assert found.code == 0, found.err
