@@ -1,5 +1,4 @@
-"""The folder of a compiled model from Python: reading returns what was written, and faulty tables
-are found."""
+"""The folder of a compiled model from Python: reading inverts writing; faulty tables are found."""
 
 from __future__ import annotations
 
