@@ -37,7 +37,8 @@ class CycleCounter:
     """Counts the cycles of the runs of samples.
 
     Cores send a packet to each core with a target, or along a tree on chips that deliver so. The
-    host sends the inputs of a tick before the tick. A chip without times has the defaults of `ChipTime`.
+    host sends the inputs of a tick before the tick. A chip without times has the defaults of
+    `ChipTime`.
     """
 
     def __init__(self, folder: SpikingFolder, slots: Slots, samples: SpikeSamples) -> None:
