@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -54,7 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from mapper.compiler.artifacts.manifest import is_compiled
-    from mapper.errors import UsageError
     from mapper.report.make import PAGE, require_same_network, view_folder, write_page
     from mapper.results.loads import TRAFFIC
     from mapper.results.output_folder import read_folder, writing_into
@@ -63,12 +63,15 @@ def run(options: argparse.Namespace) -> int:
     from storage.files import real_path
 
     if is_spiking(options.path):
-        raise UsageError(
-            f"{options.path}: a spiking model has no report page; print its figures with mapper "
-            f"info {options.path}"
-        )
+        from mapper.report.spiking.page import render_spiking
+        from mapper.spiking.artifacts.report import read_report as read_spiking
+
+        return _report_compiled(options, lambda: render_spiking(read_spiking(options.path)))
     if is_compiled(options.path):
-        return _report_compiled(options)
+        from mapper.compiler.artifacts.report import read_report
+        from mapper.report.compiled.page import render_compiled
+
+        return _report_compiled(options, lambda: render_compiled(read_report(options.path)))
     folders = [options.path] + ([] if options.other is None else [options.other])
     measured: list[str] = []
 
@@ -99,11 +102,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _report_compiled(options: argparse.Namespace) -> int:
-    """Write the report page of a compiled model."""
-    from mapper.compiler.artifacts.report import read_report
+def _report_compiled(options: argparse.Namespace, render: Callable[[], bytes]) -> int:
+    """Write the report page of a compiled model; render : its page."""
     from mapper.errors import UsageError
-    from mapper.report.compiled.page import render_compiled
     from mapper.report.make import PAGE
     from mapper.results.output_folder import writing_into
     from mapper.results.tables import facts, size
@@ -113,7 +114,7 @@ def _report_compiled(options: argparse.Namespace) -> int:
         raise UsageError(f"{options.path}: is a compiled model; give one folder")
     page = options.output or options.path / PAGE
     with writing_into(options.path):
-        data = render_compiled(read_report(options.path))
+        data = render()
         write_file(page, data)
     rows = [("page", str(page)), ("size", size(len(data)))]
     terminal.emit(options, {"path": str(page), "bytes": len(data)}, [facts("report", rows)])

@@ -29,9 +29,9 @@ Spiking models (.nir) become integers for cores with synaptic currents, decays
 and delays. --calibrate names spikes: .npz with x (samples, ticks, inputs), or
 lists sample, tick and neuron; labels in y. They measure how large potentials
 get, and the narrowest of --weight-bits that agree with the model are chosen.
---encode turns real numbers, x (samples, inputs), into spikes during --ticks, here
-and in `mapper simulate`: with their probability (rate), one spike (latency), or
-in every tick (current).
+--encode turns real numbers, x (samples, inputs), into spikes during --ticks,
+here and in `mapper simulate`: with their probability (rate), one spike
+(latency), or in every tick (current).
 The loss is the percentage of samples whose class changes. --tick-length is in
 the time unit of the file. --per is neuron (default) or population.
 """
@@ -61,10 +61,13 @@ def run(options: argparse.Namespace) -> int:
     from mapper.cli import compile_options
     from mapper.cli.spiking_tables import compiled_summary, compiled_tables
     from mapper.errors import BEYOND_LIMITS
+    from mapper.report.make import PAGE
+    from mapper.report.spiking.page import render_spiking
     from mapper.results.output_folder import output_folder
     from mapper.spiking.artifacts.folder import write_folder
     from mapper.spiking.artifacts.report import report_of, write_report
     from mapper.spiking.pipeline import compile_for_chip
+    from storage.files import write_file
 
     refuse_others(
         options, compile_options.add_arguments, (*OF_BOTH, *OF_SPIKES), "to ONNX models only"
@@ -78,6 +81,7 @@ def run(options: argparse.Namespace) -> int:
         manifest = write_folder(work.folder, options.model, mapped, chip, settings)
         report = report_of(manifest, ["mapper", *options.arguments])
         write_report(work.folder, report)
+        write_file(work.folder / PAGE, render_spiking(report))
     if options.calibrate is None:
         terminal.say(
             options, "note: sizes of potentials are assumed; add samples with --calibrate to "

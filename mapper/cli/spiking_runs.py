@@ -12,11 +12,14 @@ from mapper.cli import terminal
 from mapper.cli.spiking_tables import simulated_summary, simulated_tables
 from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import BAD_INPUT, UsageError
+from mapper.report.make import PAGE
+from mapper.report.spiking.page import render_spiking
 from mapper.results.output_folder import read_folder, writing_into
 from mapper.spiking.artifacts.cycles import CycleCounter, TickCycles
 from mapper.spiking.artifacts.folder import SpikingFolder
 from mapper.spiking.artifacts.folder import read_folder as read_spiking
 from mapper.spiking.artifacts.hardware import check_hardware
+from mapper.spiking.artifacts.rasters import first_sample
 from mapper.spiking.artifacts.report import add_simulation
 from mapper.spiking.artifacts.simulate import (
     CoresCheck,
@@ -28,6 +31,7 @@ from mapper.spiking.artifacts.simulate import (
     run_digest,
 )
 from mapper.spiking.pipeline import samples_of
+from storage.files import write_file
 from storage.samples.spikes import SpikeSamples
 
 
@@ -68,7 +72,11 @@ def run_spiking(options: argparse.Namespace) -> int:
         with terminal.fraction_bar(options, "running in Amaranth") as progress:
             result["hardware"] = check_hardware(folder, samples, progress)._asdict()
     with writing_into(options.path):
-        add_simulation(options.path, result)
+        rasters = []
+        if check is not None:
+            rasters = first_sample(folder.model, samples.ticks, run.spikes, check.model)
+        report = add_simulation(options.path, result, rasters)
+        write_file(options.path / PAGE, render_spiking(report))
     title = f"{folder.manifest.model.name} on {options.path}"
     terminal.emit(
         options, result, simulated_tables(result, check, title),

@@ -31,12 +31,17 @@ def write_report(folder: Path, report: Report) -> None:
     write_file(folder / REPORT, (json.dumps(report, indent=1) + "\n").encode())
 
 
-def add_simulation(folder: Path, found: Report) -> None:
-    """Add a simulation to report.json, in place of an earlier one."""
-    write_report(folder, _read_report(folder) | {"simulation": found})
+def add_simulation(folder: Path, found: Report, rasters: list[Report]) -> Report:
+    """Add a simulation to report.json, in place of an earlier one; return the report.
+
+    rasters : spikes of the first sample, from `first_sample`
+    """
+    report = read_report(folder) | {"simulation": found, "rasters": rasters}
+    write_report(folder, report)
+    return report
 
 
-def _read_report(folder: Path) -> Report:
+def read_report(folder: Path) -> Report:
     """Read report.json; raise `MapperError` if it is damaged."""
     path = folder / REPORT
     try:

@@ -68,12 +68,14 @@ class CoresCheck(NamedTuple):
     spikes : spikes of the integer reference; differences : spikes that only one of both has, and
         potentials of silent outputs that differ
     populations, outputs : agreement with the model in floating point
+    model : spikes of the model in floating point, by population
     """
 
     spikes: int
     differences: int
     populations: tuple[PopulationAgreement, ...]
     outputs: tuple[OutputAgreement, ...]
+    model: tuple[SpikeTrains, ...]
 
 
 class CoresMachine:
@@ -183,7 +185,7 @@ def check_run(folder: SpikingFolder, samples: SpikeSamples, run: CoresRun) -> Co
     real = run_reference(model, samples)
     return CoresCheck(
         spikes, differences, compare_populations(model, samples, real, run),
-        compare_outputs(model, samples, real, run),
+        compare_outputs(model, samples, real, run), real.spikes,
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -201,7 +202,7 @@ def test_missed_limits(model: Path, run: Run) -> None:
         (1, "bad.nir", ("compile", "bad.nir", "--chip", "2x2")),
         (1, "bad.nir: not a valid npz file", (*COMPILE, "--calibrate", "bad.nir")),
         (1, "wide.npz: input has shape (2, 3, 9)", (*COMPILE, "--calibrate", "wide.npz")),
-        (3, "hidden: all 1 cores are full after 2 of 24 neurons",
+        (3, "hidden: does not fit on the 1 usable cores of the chip, limited by neurons",
          (*COMPILE, "--chip", "tiny.toml")),
     ],
 )  # fmt: skip
@@ -235,8 +236,32 @@ def test_inputs_that_spike_more_often_than_compiled_for(out: Path, run: Run) -> 
     assert "inputs spike up to 9 times per tick; sums are sized for 1 and may wrap" in found.err
 
 
-def test_report_names_the_command_to_use(out: Path, run: Run) -> None:
-    refused(run, 2, "has no report page; print its figures with mapper info out", "report", "out")
+def test_the_page_is_written_by_all_commands(out: Path, run: Run) -> None:
+    page = out / "report.html"
+    compiled = page.read_text()
+    assert "Populations" in compiled and "Spikes of the first sample" not in compiled
+    found = run("simulate", "out", "--input", "spikes.npz", "--check", "--cycles", "--json").json()
+    simulated = page.read_text()
+    assert f"{found['events']:,}" in simulated and "Spikes of the first sample" in simulated
+    rows = json.loads((out / "report.json").read_text())["rasters"]
+    assert [one["population"] for one in rows] == ["hidden", "classes"]
+    for one in rows:  # every spike is drawn once
+        spikes = set(map(tuple, one["chip"])) | set(map(tuple, one["model"]))
+        assert max(neuron for _, neuron in spikes) < one["neurons"] == one["of"]
+        (picture,) = re.findall(rf'aria-label="Spikes of {one["population"]}">.*?</svg>', simulated,
+                                re.DOTALL)  # fmt: skip
+        assert sum(each.count("M") for each in re.findall(r' d="([^"]*)"', picture)) == len(spikes)
+    page.unlink()
+    assert run("report", "out").code == 0
+    assert page.read_text() == simulated
+    refused(run, 2, "is a compiled model; give one folder", "report", "out", "other")
+
+
+def test_names_in_the_page_are_text(model: Path, run: Run) -> None:
+    Path("a<b>&.nir").write_bytes(Path("model.nir").read_bytes())
+    assert run("compile", "a<b>&.nir", *COMPILE[2:], *CALIBRATE, "-o", "x").code == 0
+    page = Path("x/report.html").read_text()
+    assert "a&lt;b&gt;&amp;.nir on 2x2" in page and "<b>" not in page
 
 
 @pytest.mark.parametrize("name", ["manifest.json", MODEL, INTEGERS, "report.json"])

@@ -1,0 +1,173 @@
+"""The page of a compiled spiking model: one HTML file made from report.json."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from mapper.report.cells import Cell, Head, Table, table
+from mapper.report.page import asset, colour_style, templates
+from mapper.report.spiking.rasters import rasters
+from mapper.version import version
+
+BIN = 5  # ticks of the bins in which spike trains are compared on this page
+MEMORIES = ("neurons", "axons", "routes", "synapses", "profiles")
+
+
+def render_spiking(report: dict[str, Any]) -> bytes:
+    """Return the page as UTF-8."""
+    return (
+        templates()
+        .get_template("spiking.html.j2")
+        .render(
+            title=f"{report['model']} on {report['chip']['name']}",
+            style=colour_style() + asset("page.css"),
+            version=version(),
+            cards=_cards(report),
+            missed=report["limits_missed"],
+            populations=_populations(report),
+            trials=_trials(report),
+            outputs=_outputs(report),
+            rasters=rasters(report),
+            cores=_cores(report),
+            cycles=_cycles(report),
+            notes=report["notes"],
+            core=_core(report),
+            command=shlex.join(report["command"]),
+        )
+        .encode()
+    )
+
+
+def _cards(report: dict[str, Any]) -> list[tuple[str, Cell, str]]:
+    """Return title, value and meaning of the key figures."""
+    run, trial = report.get("simulation") or {}, _chosen(report)
+    compared = run.get("model") or trial
+    where = "on all samples" if "model" in run else "on the calibration samples"
+    cards = []
+    for output in compared["outputs"] if compared else ():
+        if output["found"] is not None:
+            meaning = f"{100 * output['expected']:.1f} % in floating point, {where}"
+            cards.append(("Accuracy", _percent(output["found"]), meaning))
+        cards.append(("Same class", _percent(output["same"]), f"as the model, {where}"))
+    words = sum(core["synapses"] for core in report["cores"])
+    count = report["counts"]["synapses"]
+    cards += [
+        ("Cores", Cell(len(report["cores"])), f"of {_size(report)}"),
+        ("Synapse words", Cell(words), f"in shared lists, for {count:,} synapses"),
+        ("Weight bits", Cell(report["shape"]["weight_bits"]), "chosen on samples"
+         if report["trials"] else "of the core; no samples were given"),
+    ]  # fmt: skip
+    if "cycles" in run:
+        most = f"on average, at most {run['cycles']['max']:,}"
+        cards.append(("Cycles per tick", Cell(run["cycles"]["mean"]), most))
+    return cards
+
+
+def _size(report: dict[str, Any]) -> str:
+    chip = report["chip"]
+    return f"{chip['width']} x {chip['height']}"
+
+
+def _percent(share: float) -> Cell:
+    return Cell(share, f"{100 * share:.1f} %")
+
+
+def _chosen(report: dict[str, Any]) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = None
+    if report["chosen"] is not None:
+        found = report["trials"][report["chosen"]]
+    return found
+
+
+def _populations(report: dict[str, Any]) -> Table:
+    """Return sizes and latencies of the populations, and their agreement with the model."""
+    run = report.get("simulation") or {}
+    compared = run.get("model") or _chosen(report) or {"populations": []}
+    agreement = {one["name"]: one for one in compared["populations"]}
+    heads = ("Population", "Kind", "Shape", "Latency in ticks", "Spikes", "Of the model",
+             f"Cosine, {BIN} ticks", "Least of a sample")  # fmt: skip
+    rows: list[list[Any]] = []
+    for one in report["populations"]:
+        found = agreement.get(one["name"])
+        cells: list[Any] = [Cell(None)] * 4
+        if found is not None:
+            cosine = next(each for each in found["cosines"] if each["ticks"] == BIN)
+            shares = (Cell(cosine[name], f"{cosine[name]:.3f}") for name in ("mean", "least"))
+            cells = [found["found"], found["expected"], *shares]
+        shape = " x ".join(map(str, one["shape"]))
+        rows.append([one["name"], one["kind"], Cell(shape), max(0, one["latency"]), *cells])
+    return table("Populations", heads, rows, hidden=True)
+
+
+def _trials(report: dict[str, Any]) -> list[Table]:
+    """Return the precisions that were tried, if samples were given."""
+    if not report["trials"]:
+        return []
+    rows = []
+    for number, one in enumerate(report["trials"]):
+        same = min((each["same"] for each in one["outputs"]), default=1.0)
+        cosines = [
+            (cosine["mean"], each["name"])
+            for each in one["populations"]
+            for cosine in each["cosines"]
+            if cosine["ticks"] == BIN
+        ]
+        least, name = min(cosines, default=(1.0, ""))
+        label = f"{one['weight_bits']} bits" + (", clipped" if one["clip"] else "")
+        rows.append([Head(label), _percent(same), Cell(least, f"{least:.3f}"), name,
+                     "yes" if number == report["chosen"] else ""])  # fmt: skip
+    heads = ("Weights", "Same class", "Least cosine", "In population", "Chosen")
+    return [table("Precisions tried on the calibration samples", heads, rows)]
+
+
+def _outputs(report: dict[str, Any]) -> list[Table]:
+    """Return spikes and classes of the outputs in the simulation."""
+    tables = []
+    for output in (report.get("simulation") or {}).get("outputs", ()):
+        names = ["spikes", "samples", *(["labels"] if "labels" in output else [])]
+        rows = [
+            [str(number), *row]
+            for number, row in enumerate(zip(*(output[name] for name in names), strict=True))
+        ]
+        heads = ("Class", "Spikes", "Samples", *(["Labels"] if "labels" in output else []))
+        tables.append(table(f"Classes of {output['name']}", heads, rows))
+    return tables
+
+
+def _cores(report: dict[str, Any]) -> Table:
+    """Return the use of the memories of each core."""
+    width, shape = report["chip"]["width"], report["shape"]
+    heads = ("Core x, y", "Neurons", "Axons", "Routes", "Synapse words", "Profiles")
+    rows = [
+        [f"{one['core'] % width}, {one['core'] // width}",
+         *(Cell(one[name], bar=one[name] / shape[name]) for name in MEMORIES)]
+        for one in report["cores"]
+    ]  # fmt: skip
+    rows.append(["available", *(Cell(shape[name]) for name in MEMORIES)])
+    return table("Memories of the cores", heads, rows, hidden=True)
+
+
+def _cycles(report: dict[str, Any]) -> list[Table]:
+    """Return the cycles per tick and the events of the simulation, if it counted them."""
+    run = report.get("simulation") or {}
+    if not run:
+        return []
+    rows: list[list[Any]] = [
+        ["Samples", run["samples"]], ["Ticks per sample", run["ticks"]],
+        ["Spikes", run["spikes"]], ["Synaptic events", run["events"]],
+        ["Ticks of neurons with a clipped value", sum(run["saturated"].values())],
+    ]  # fmt: skip
+    for name, text in (
+        ("mean", "Cycles per tick, mean"), ("p50", "Median"), ("p99", "99th percentile"),
+        ("max", "Largest"), ("packets_per_tick", "Packets per tick"),
+        ("link_flits_per_tick_max", "Flits per tick on the busiest link"),
+    ):  # fmt: skip
+        if name in run.get("cycles", {}):
+            rows.append([text, run["cycles"][name]])
+    return [table("Simulation", ("", ""), rows, hidden=True)]
+
+
+def _core(report: dict[str, Any]) -> Table:
+    rows = [(name.replace("_", " "), value) for name, value in report["shape"].items()]
+    return table("Core", ("Size", "Value"), rows, hidden=True)
