@@ -21,9 +21,7 @@ REASONS = {
         ("chipsim.noc.deliver.deliver", "chipsim.noc.patterns.PATTERNS"),
         "for users of the mesh simulator (docs/simulator.md)",
     ),
-    **dict.fromkeys(
-        ("hw.core.arithmetic.simulate", "hw.run.ChipSimulator"), "for users of hw (docs/core.md)"
-    ),
+    "hw.core.arithmetic.simulate": "for users of hw (docs/core.md)",
     **dict.fromkeys(
         (
             "mapper.compiler.tiling.loop_nest.external.simulated",

@@ -31,7 +31,7 @@ class ListReader(wiring.Component):
     """List reader: `keys` in, `entries` out, `busy`, and `load` for words of the two memories.
 
     `busy` is 1 from the cycle after a key was accepted until its last entry has left. If heads have
-    a `base`, there is a port `base`: that of the list with the entry at `entries`.
+    a `base`, the port `base` has the base of the list whose entry is at `entries`.
 
     heads, rows : the tables among `memories` of the heads, with `first` and `count`, and of entries
     """

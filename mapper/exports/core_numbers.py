@@ -215,9 +215,7 @@ def _losses(
         found.append(Loss("decays", inexact, text))
     rounds = int(np.count_nonzero(((factors > 0) & (factors < 1)).any(axis=1)))
     if rounds:
-        text = (
-            f"few fractions of states: those of {rounds:,} neurons round towards zero in every tick"
-        )
+        text = f"few fractions of states: {rounds:,} neurons round them towards zero in every tick"
         found.append(Loss("decay_rounding", rounds, text))
     if not rounded.any():
         return found

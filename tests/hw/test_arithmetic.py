@@ -73,7 +73,7 @@ BY_HAND: dict[str, tuple[Case, Result]] = {
     "begins to wait": (Case(50, 60, refractory=3), (60, 0, 3, True)),
     "waits at the reset value": (Case(50, 60, waits=2, reset=4), (60, 4, 1, False)),
     "waits for the last time": (Case(50, 60, waits=1, subtract=1), (60, 0, 0, False)),
-    "its current goes on while it waits": (
+    "decays its current while it waits": (
         Case(9, 1, current=32, current_decay=8, waits=5), (17, 0, 4, False)
     ),
     "never spikes": (Case(50, 70, silent=1, refractory=3), (70, 120, 0, False)),
@@ -241,7 +241,7 @@ def test_a_spike_counts_in_the_next_tick() -> None:
 
 
 def test_a_delayed_spike_counts_later() -> None:
-    """An input before tick 1, over synapses of delays 0 to 2, and on to a neuron of its own."""
+    """An input before tick 1, over synapses of delays 0 to 2, and from neuron 1 to neuron 3."""
     network = SpikingNetwork(
         4,
         [4, 4, 4, 1],

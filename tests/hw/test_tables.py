@@ -77,7 +77,7 @@ def star(leaves: int) -> SpikingNetwork:
 def test_by_hand() -> None:
     """Three neurons on cores 2, 0, 2 of a 2x2 chip; one of two inputs is used.
 
-    Lists hold neurons relative to their smallest: that of input 4 begins at neuron 1.
+    Lists hold neurons relative to the smallest; the list of input 4 begins at neuron 1.
     """
     network = SpikingNetwork(
         3, [0, 0, 0, 4, 2, 0], [1, 2, 0, 2, 1, 2], [5, -6, 7, 8, 9, 10], threshold=3, inputs=2,

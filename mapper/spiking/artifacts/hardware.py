@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chipsim.chip.time import ChipTime
 from chipsim.noc.mesh import Mesh
@@ -23,7 +22,6 @@ from mapper.spiking.slots import Slots
 from storage.samples.spikes import SpikeSamples
 
 MOST_CORES = 4
-Int64 = NDArray[np.int64]
 
 
 class HardwareRun(NamedTuple):

@@ -172,7 +172,7 @@ def test_a_spike_travels_round_the_ring(out: Path, run: Run) -> None:
         assert saved["neuron"].tolist() == [(tick + 1) % 10 for tick in range(2, 20)]
         assert saved["rate"][3] == 2 / 20 and saved["rate"][2] == 2 / 20
     assert (result["spikes"], result["given"], result["given_later"]) == (18, 1, 1)
-    assert result["events"] == 19  # that of the last spike counts after the end
+    assert result["events"] == 19  # the last spike acts after the end
     assert "1 spikes of in.npz ignored: in tick 20 or later" in found.err.replace(
         str(spikes), "in.npz"
     )

@@ -137,7 +137,7 @@ def test_decays(decay: float, factor: int, kinds: set[str]) -> None:
 
 
 def test_neurons_that_decay_have_fractions() -> None:
-    """As many bits as a 24-bit state can hold beside the threshold and the largest sum, 300."""
+    """As many bits as a 24-bit state can hold next to the threshold and the largest sum, 300."""
     weights = np.array([[100.0, 100.0], [0.0, 0.0]])
     weights = np.column_stack([weights, [100.0, 0.0]])
     numbers = core_numbers(model(weights, 7.0, decay=0.5), CoreShape(), False, "here")

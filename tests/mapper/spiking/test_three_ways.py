@@ -40,7 +40,7 @@ def chip(name: str) -> ChipSimulator:
 
 
 def with_kernels(rng: np.random.Generator, network: SpikingNetwork) -> SpikingNetwork:
-    """Replace the synapses by those of a kernel that moves with its source, so lists are shared."""
+    """Replace the synapses by a kernel that moves with its source, so that lists are shared."""
     size = int(rng.integers(1, min(6, network.neurons) + 1))
     sources, offset = np.indices((network.neurons + network.inputs, size)).reshape(2, -1)
     target = sources * int(rng.integers(1, 3)) + offset - size // 2
