@@ -20,6 +20,7 @@ from mapper.portfolio.portfolio_file import Portfolio
 from mapper.report.compiled.report_file import CompiledReport
 from mapper.results.mapping_ranges import RangedMapping
 from mapper.results.report_file import Report
+from mapper.spiking.artifacts.manifest_file import Manifest
 from storage.store.meta import NetworkMeta
 from storage.typed import Open
 
@@ -57,6 +58,7 @@ def schemas() -> dict[str, str]:
         for name, schema in {
             "report": _schema(Report),
             "compiled-report": _schema(CompiledReport),
+            "spiking-manifest": _schema(Manifest),
             "mapping": _schema(RangedMapping),
             "portfolio": _schema(Portfolio),
             "meta": _schema(NetworkMeta),
