@@ -71,7 +71,7 @@ def test_weights_of_a_file(folder: Path) -> None:
     found = zip(network.source, network.target, network.weight, strict=True)
     assert sorted(found) == [(0, 1, 5), (1, 2, 7), (2, 1, 6)]
     assert network.threshold.tolist() == [9, 8, 7]
-    assert make_tables(network, np.zeros(3, int), 2, 2, SHAPE).cores[0].synapses.shape == (3, 2)
+    assert make_tables(network, np.zeros(3, int), 2, 2, SHAPE).cores[0].synapses.shape == (3, 3)
 
 
 def test_fractions_are_refused(folder: Path) -> None:

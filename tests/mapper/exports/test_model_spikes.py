@@ -382,7 +382,7 @@ def test_a_network_without_weights_is_refused(folder: Path, run: Run, fails: Fai
     found = run("export", "again", "a.tables.json", "--threshold", "1", "--json").json()
     assert (found["weights"], found["left_out"]) == ("synaptic", {})
     tables = json.loads(Path("a.tables.json").read_text())
-    assert sorted(w for core in tables["cores"] for _, w in core["synapses"]) == [-1, 2]
+    assert sorted(w for core in tables["cores"] for _, w, _ in core["synapses"]) == [-1, 2]
     assert run("import", "net.csv", "net.bin", "-q").code == 0
     told = fails("run", "net.bin", *fast, "--weights-are", "synapse", "-o", "no", code=2)
     assert "is a network file; --weights-are is for files to import" in told

@@ -179,10 +179,12 @@ def test_sanafe_and_the_hardware_spike_equally(plain: Path, run: Run) -> None:
     Path("logged.yaml").write_text(text.replace("bias: 1}", "bias: 1, log_spikes: true}"))
     theirs = sanafe_spikes(sanafe_chip("logged.yaml"), 20, 6)
     shape = chip_shape(2, 2, CoreShape(neurons=8, axons=16, routes=32, synapses=32))
-    network = read_spiking(plain / "network.bin", threshold=3, bias=1)
+    network = read_spiking(plain / "network.bin", threshold=3, potential_bias=1)
     ours, _ = simulate(network, shape, 20)
     assert np.array_equal(ours, theirs)
-    late, _ = simulate(read_spiking(plain / "network.bin", threshold=4, bias=1), shape, 20)
+    late, _ = simulate(
+        read_spiking(plain / "network.bin", threshold=4, potential_bias=1), shape, 20
+    )
     assert not np.array_equal(late, theirs), "the network must distinguish > from >="
     chip_run = ChipSimulator(ChipDesign(2, 2, shape)).run(tables_of(plain, network, shape), 20)
     assert np.array_equal(chip_run.spikes, theirs)

@@ -19,17 +19,18 @@ from mapper.spiking.pipeline import MappedSpikes, SpikingOptions, compile_for_ch
 from tests.mapper.spiking.graphs import save_graph
 
 CHIP = parse_chip("3x2")
+OPTIONS = SpikingOptions(tick=1e-3)
 
 
 @pytest.fixture
 def mapped(tmp_path: Path) -> MappedSpikes:
     save_graph(tmp_path / "a.nir")
-    return compile_for_chip(tmp_path / "a.nir", CHIP, None, SpikingOptions(tick=1e-3))
+    return compile_for_chip(tmp_path / "a.nir", CHIP, None, OPTIONS)
 
 
 @pytest.fixture
 def folder(tmp_path: Path, mapped: MappedSpikes) -> SpikingFolder:
-    write_folder(tmp_path, tmp_path / "a.nir", mapped, CHIP, "zero")
+    write_folder(tmp_path, tmp_path / "a.nir", mapped, CHIP, OPTIONS)
     return read_folder(tmp_path)
 
 
