@@ -9,13 +9,13 @@ import pytest
 
 from chipsim.chip.model import Chip
 from mapper.cli.compile_options import add_arguments
+from mapper.cli.spiking_compile import OF_SPIKES
 from mapper.compiler.ablation import ablation
 from mapper.compiler.artifacts.manifest import Target
 from mapper.compiler.artifacts.simulate import simulate
 from mapper.compiler.compiled import Compiled
 from mapper.compiler.pipeline import compile_model
 from mapper.compiler.settings import CompileSettings
-from mapper.cli.spiking_compile import OF_SPIKES
 from mapper.compiler.transforms.switches import CHANGES_NUMBERS, SWITCHES
 from mapper.errors import DoesNotFitError
 from tests.compiler.networks import Builder, residual

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.hw.faulty import Fault, imported
 from tests.hw.formal import counterexample, installed
 from tests.hw.npu import properties
-from tests.hw.faulty import Fault, imported
 
 pytestmark = [
     pytest.mark.formal,
