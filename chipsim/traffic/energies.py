@@ -6,7 +6,8 @@ it. Energies in different units are never added: if there are core energies, the
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from chipsim.chip.energy import ChipEnergy
 from chipsim.chip.model import Chip
@@ -17,6 +18,23 @@ from chipsim.traffic.costs import links_cost
 PARTS = ("network", "events", "neurons")
 
 
+class CountedWork(NamedTuple):
+    """Work of all cores and of the mesh, counted in a simulation.
+
+    events, updates : synaptic events, and updates of neurons
+    sent, taken : packets that cores sent and received, including packets of the host; None if
+        packets were not simulated
+    links : flits by link, ndarray[int64], shape (4, height, width), in the form of
+        `chipsim.traffic.links`
+    """
+
+    events: int
+    updates: int
+    sent: int | None = None
+    taken: int = 0
+    links: Int64Array | None = None
+
+
 def energy_parts(chip: Chip, traffic: Traffic) -> dict[str, Any]:
     """Return the metrics ``energy_parts``; empty for chips without energies in real units.
 
@@ -25,27 +43,45 @@ def energy_parts(chip: Chip, traffic: Traffic) -> dict[str, Any]:
     sum, lacks : sum of the known parts, and the names of the others
     unit : unit of all of them
     """
+    tick = 1.0 if chip.time is None else chip.time.tick
+    found = _parts(
+        chip,
+        lambda cores: _network(chip, traffic, cores),
+        int(traffic.activity.events.sum()) * traffic.rate_unit,
+        int(traffic.usage.neurons.sum()) / tick,
+    )
+    return {"energy_parts": found} if found else {}
+
+
+def energy_of_run(chip: Chip, work: CountedWork) -> dict[str, Any]:
+    """Return the energy of a simulation by part, as `energy_parts`; empty without energies."""
+
+    def network(cores: ChipEnergy) -> float | None:
+        if work.sent is None or work.links is None:
+            return None
+        at_cores = work.sent * (cores.packet_out or 0.0) + work.taken * (cores.packet_in or 0.0)
+        return _on_the_way(chip, work.links, work.sent) + at_cores
+
+    return _parts(chip, network, work.events, work.updates)
+
+
+def _parts(
+    chip: Chip, network: Callable[[ChipEnergy], float | None], events: float, updates: float
+) -> dict[str, Any]:
+    """Return the energies of the parts that are known in one unit, and their sum."""
     known = chip.energy
     if known is None and chip.energy_unit == "relative":
         return {}
     cores = known or ChipEnergy(event=0.0, unit=chip.energy_unit)
     found: dict[str, float] = {}
-    if cores.unit == chip.energy_unit:
-        found["network"] = _network(chip, traffic, cores)
+    if cores.unit == chip.energy_unit and (way := network(cores)) is not None:
+        found["network"] = way
     if known is not None and known.event is not None:
-        found["events"] = int(traffic.activity.events.sum()) * traffic.rate_unit * known.event
+        found["events"] = events * known.event
     if known is not None and known.neuron is not None:
-        tick = 1.0 if chip.time is None else chip.time.tick
-        found["neurons"] = int(traffic.usage.neurons.sum()) / tick * known.neuron
-    lacks = [part for part in PARTS if part not in found]
-    return {
-        "energy_parts": {
-            **found,
-            "sum": sum(found.values()),
-            "lacks": ", ".join(lacks),
-            "unit": cores.unit,
-        }
-    }
+        found["neurons"] = updates * known.neuron
+    lacks = ", ".join(part for part in PARTS if part not in found)
+    return {**found, "sum": sum(found.values()), "lacks": lacks, "unit": cores.unit}
 
 
 def _network(chip: Chip, traffic: Traffic, cores: ChipEnergy) -> float:

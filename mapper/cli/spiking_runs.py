@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from chipsim.traffic.energies import CountedWork, energy_of_run
 from mapper.cli import options as common
 from mapper.cli import terminal
 from mapper.cli.spiking_tables import simulated_summary, simulated_tables
@@ -66,8 +67,14 @@ def run_spiking(options: argparse.Namespace) -> int:
         run = machine.run(samples, recorded, team, counter.take if counter else None, progress)
     check = check_run(folder, samples, run) if options.check else None
     result = _result(folder, samples, run, check)
+    updates = folder.manifest.neurons * samples.samples * (samples.ticks + folder.last)
+    work = CountedWork(run.events, updates)
     if counter is not None:
-        result["cycles"] = _cycles(counter.finish())
+        cycles = counter.finish()
+        result["cycles"] = _cycles(cycles)
+        work = work._replace(sent=cycles.sent, taken=cycles.packets, links=cycles.links)
+    if energy := energy_of_run(folder.chip, work):
+        result["energy"] = energy
     if options.hardware:
         with terminal.fraction_bar(options, "running in Amaranth") as progress:
             result["hardware"] = check_hardware(folder, samples, progress)._asdict()

@@ -204,6 +204,9 @@ def simulated_tables(found: dict[str, Any], check: CoresCheck | None, title: str
     if "cycles" in found:
         named = {CYCLE_NAMES[name]: value for name, value in found["cycles"].items()}
         tables.append(facts("cycles per tick", named))
+    if "energy" in found:
+        known = {name: value for name, value in found["energy"].items() if value != ""}
+        tables.append(facts("energy of all samples", known))
     if "hardware" in found:
         tables.append(facts("Amaranth simulation, equal to the simulators", found["hardware"]))
     return tables
@@ -238,6 +241,12 @@ def simulated_summary(found: dict[str, Any], check: CoresCheck | None, title: st
             GAP,
             Row("cycles per tick", cycles["mean"], f"on average, at most {cycles['max']:,}"),
         ]
+    if "energy" in found:
+        energy = found["energy"]
+        about = f"{energy['unit']} per sample" + (
+            f", without {energy['lacks']}" * bool(energy["lacks"])
+        )
+        rows.append(Row("energy", energy["sum"] / found["samples"], about))
     if "hardware" in found:
         equal = found["hardware"]
         samples = _count(equal["samples"], "sample")

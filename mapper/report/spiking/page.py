@@ -165,7 +165,17 @@ def _cycles(report: dict[str, Any]) -> list[Table]:
     ):  # fmt: skip
         if name in run.get("cycles", {}):
             rows.append([text, run["cycles"][name]])
-    return [table("Simulation", ("", ""), rows, hidden=True)]
+    tables = [table("Simulation", ("", ""), rows, hidden=True)]
+    if energy := run.get("energy"):
+        unit = f"{energy['unit']} per sample"
+        parts = [
+            [name, Cell(energy[name] / run["samples"])]
+            for name in ("network", "events", "neurons", "sum")
+            if name in energy
+        ]
+        lacks = f"; unknown: {energy['lacks']}" if energy["lacks"] else ""
+        tables.append(table(f"Energy, {unit}{lacks}", ("Part", "Energy"), parts))
+    return tables
 
 
 def _core(report: dict[str, Any]) -> Table:

@@ -23,14 +23,20 @@ class TickCycles(NamedTuple):
 
     cycles : ndarray[int64], shape (samples * ticks,)
     ended_by_neurons : ticks in which the neuron updates end last, not the synaptic events
-    packets : packets that cores receive
-    busiest_link : flits on the busiest link
+    sent, packets : packets that cores send, and that cores receive, also from the host
+    links : flits on each link, shape (4, height, width)
     """
 
     cycles: NDArray[np.int64]
     ended_by_neurons: int
+    sent: int
     packets: int
-    busiest_link: int
+    links: NDArray[np.int64]
+
+    @property
+    def busiest_link(self) -> int:
+        """Flits on the busiest link."""
+        return int(self.links.max(initial=0))
 
 
 class CycleCounter:
@@ -68,11 +74,11 @@ class CycleCounter:
         )  # fmt: skip
 
     def finish(self) -> TickCycles:
-        """Return the cycles of all samples."""
-        nothing = np.zeros(0, np.int64)
+        """Return the cycles of all samples; there is at least one."""
         return TickCycles(
-            np.concatenate([nothing, *(run.cycles for run in self._runs)]),
+            np.concatenate([run.cycles for run in self._runs]),
             sum(int((run.swept >= run.received).sum()) for run in self._runs),
+            sum(int(run.sent.sum()) for run in self._runs),
             sum(int(run.taken.sum()) for run in self._runs),
-            int(np.sum([run.links for run in self._runs], axis=0).max()) if self._runs else 0,
+            np.sum([run.links for run in self._runs], axis=0, dtype=np.int64),
         )

@@ -257,6 +257,26 @@ def test_the_page_is_written_by_all_commands(out: Path, run: Run) -> None:
     refused(run, 2, "is a compiled model; give one folder", "report", "out", "other")
 
 
+def test_energy_of_a_chip(model: Path, run: Run) -> None:
+    """Each part is its count times its energy; the network needs the packets of --cycles."""
+    chip = "width = 2\nheight = 1\nneurons = 16\nenergy_router = 2\nenergy_link = 3\n"
+    chip += 'energy_unit = "pJ"\n[energy]\nevent = 5\nneuron = 7\npacket_out = 11\n'
+    Path("known.toml").write_text(chip)
+    assert run(*COMPILE, *CALIBRATE, "--chip", "known.toml").code == 0
+    words = ("simulate", "out", "--input", "spikes.npz")
+    found = run(*words, "--json").json()
+    ticks = found["samples"] * (found["ticks"] + 1)
+    assert found["energy"] == {
+        "events": 5 * found["events"], "neurons": 7 * 24 * ticks,
+        "sum": 5 * found["events"] + 7 * 24 * ticks, "lacks": "network", "unit": "pJ",
+    }  # fmt: skip
+    timed = run(*words, "--cycles", "--json").json()["energy"]
+    assert timed["lacks"] == "" and timed["network"] > 0
+    assert timed["sum"] == timed["network"] + found["energy"]["sum"]
+    assert "pJ per sample" in run(*words).out
+    assert "Energy, pJ per sample" in Path("out/report.html").read_text()
+
+
 def test_names_in_the_page_are_text(model: Path, run: Run) -> None:
     Path("a<b>&.nir").write_bytes(Path("model.nir").read_bytes())
     assert run("compile", "a<b>&.nir", *COMPILE[2:], *CALIBRATE, "-o", "x").code == 0
