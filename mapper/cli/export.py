@@ -20,6 +20,7 @@ from storage.formats import EXPORTS as NETWORKS
 if TYPE_CHECKING:
     from storage.formats.losses import Loss
 
+TABLES = "tables"  # the format of compiled spiking models
 FREQUENT = ("format", "moved", "graph", "threshold", "leak", "reset")
 EPILOG = f"""\
 examples:
@@ -161,11 +162,38 @@ def _refuse_mappings(options: argparse.Namespace) -> None:
     common.require_format(format, NETWORKS)
 
 
+def _spiking(options: argparse.Namespace) -> dict[str, Any]:
+    """Export a compiled spiking model: the tables of its cores."""
+    from mapper.errors import UsageError
+    from mapper.exports.spiking_tables import save_spiking
+    from mapper.results.output_folder import read_folder
+    from mapper.spiking.artifacts.folder import read_folder as read_spiking
+
+    (ending,) = MAPPINGS[TABLES].extensions
+    if options.format not in (None, TABLES) or (
+        options.format is None and not options.destination.name.lower().endswith(ending)
+    ):
+        raise UsageError(
+            f"{options.destination}: a compiled spiking model is exported as {TABLES}; give a name "
+            f"that ends with {ending}"
+        )
+    for name in ("moved", *_mapping_options()):
+        if getattr(options, name) is not None:
+            option = "network" if name == "moved" else name.replace("_", "-")
+            raise UsageError(f"--{option} is for output folders of a run; leave it out")
+    return {"format": TABLES} | read_folder(
+        options.network, lambda: save_spiking(read_spiking(options.network), options.destination)
+    )
+
+
 def _mapping(options: argparse.Namespace) -> dict[str, Any]:
     from mapper.exports import choose_exporter, export_mapping, open_run
     from mapper.exports.synaptic import TAKEN
     from mapper.results.output_folder import read_folder
+    from mapper.spiking.artifacts.folder import is_spiking
 
+    if is_spiking(options.network):
+        return _spiking(options)
     exporter = choose_exporter(options.destination, options.format)  # fail before reading
     given = {name: getattr(options, name) for name in _mapping_options()}
 

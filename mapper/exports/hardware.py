@@ -18,6 +18,7 @@ of each field of such a word.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 
 from hw.core.shape import CoreShape, DestinationTable
 from hw.errors import HwError
-from hw.tables import COLUMNS, CoreTables
+from hw.tables import COLUMNS, ChipTables, CoreTables
 from mapper.errors import MapperError
 from mapper.exports.base import NEURON_OPTIONS, MappedRun
 from mapper.exports.core_shape import core_shape, describe_mesh
@@ -57,6 +58,32 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
     except HwError as error:
         raise MapperError(f"{run.folder}: {error}") from error
     weights = synaptic_weights(run.network, bool(neuron.get("magnitudes"))).weights
+    words = write_tables(
+        destination,
+        tables,
+        {
+            "weights": weights,
+            "left_out": {loss.kind: loss.count for loss in numbers.losses},
+            "inputs": np.flatnonzero(numbers.inputs).tolist(),
+        },
+        lambda part: {"exponents": numbers.exponent[part.neurons].tolist()},
+    )
+    found = {"neurons": tables.neurons, "cores": len(tables.cores), "words": words}
+    return found | {"weights": weights, "losses": list(numbers.losses)}
+
+
+def write_tables(
+    destination: Path,
+    tables: ChipTables,
+    about: dict[str, Any],
+    scales: Callable[[CoreTables], dict[str, Any]],
+) -> int:
+    """Write the tables of all cores; return the number of words for their load ports.
+
+    about : the fields of `TablesHead` that tables do not have
+    scales : function from a core to its `exponents` or `scales`
+    """
+    shape = tables.shape
     head = TablesHead(
         schema=2,
         width=tables.width,
@@ -64,9 +91,7 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
         shape=asdict(shape),
         load_port={name: (field.offset, field.width) for name, field in shape.load},
         fields=TableFields(**{name: list(columns) for name, columns in COLUMNS.items()}),
-        weights=weights,
-        left_out={loss.kind: loss.count for loss in numbers.losses},
-        inputs=np.flatnonzero(numbers.inputs).tolist(),
+        **about,
     )
     words = 0
     with PartialFile(destination) as file:
@@ -79,15 +104,14 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
                 x=core % tables.width,
                 y=core // tables.width,
                 **{name: getattr(part, name).tolist() for name in _LISTS},
-                exponents=numbers.exponent[part.neurons].tolist(),
+                **scales(part),
                 load=_hex(load, shape.load.size),
             )
             text = json.dumps(to_builtins(entry))
             file.write((",\n" if core else "\n").encode() + text.encode())
         file.write(b"\n]}\n")
         file.commit()
-    found = {"neurons": tables.neurons, "cores": len(tables.cores), "words": words}
-    return found | {"weights": weights, "losses": list(numbers.losses)}
+    return words
 
 
 def load_words(tables: CoreTables, shape: CoreShape) -> NDArray[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from storage.typed import Whole
 
@@ -28,7 +28,7 @@ class TableFields(Struct):
     synapses: list[str]
 
 
-class CoreTable(Struct):
+class CoreTable(Struct, kw_only=True):
     """Lists of a core, and its words for the load port."""
 
     core: Annotated[Whole, Meta(description="id, y * width + x")]
@@ -71,17 +71,30 @@ class CoreTable(Struct):
         list[Synapse],
         Meta(description="neuron in the core less the base, signed weight, delay in ticks"),
     ]
-    exponents: Annotated[
-        list[int],
-        Meta(
-            description="of each neuron: weight = round(weight of the model times 2^exponent); "
-            "thresholds, biases and states have `shift` bits more"
-        ),
-    ]
+    exponents: (
+        Annotated[
+            list[int],
+            Meta(
+                description="of each neuron: weight = round(weight of the model times 2^exponent); "
+                "thresholds, biases and states have `shift` bits more"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    scales: (
+        Annotated[
+            list[float],
+            Meta(
+                description="of each neuron of a compiled spiking model, in place of `exponents`: "
+                "weight = round(weight of the model times scale)"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
     load: Annotated[str, Meta(description="words for the load port in hexadecimal, in write order")]
 
 
-class TablesHead(Struct):
+class TablesHead(Struct, kw_only=True):
     """Fields common to all cores."""
 
     schema: Literal[2]
@@ -109,9 +122,19 @@ class TablesHead(Struct):
     inputs: Annotated[
         list[Whole], Meta(description="ids of the neurons that spike only on external input")
     ]
+    input_packets: (
+        Annotated[
+            list[list[Route]],
+            Meta(
+                description="of each input of a compiled spiking model: the packets that the host "
+                "sends when it spikes"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
-class Tables(TablesHead):
+class Tables(TablesHead, kw_only=True):
     """Tables of a mapped network for the hardware's cores."""
 
     cores: list[CoreTable]

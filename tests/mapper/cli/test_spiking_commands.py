@@ -18,6 +18,7 @@ from tests.mapper.conftest import Run
 from tests.mapper.spiking.graphs import CLASSES, save_graph, save_spikes
 
 pytestmark = pytest.mark.jit
+ROOT = Path(__file__).parents[3]
 COMPILE = ("compile", "model.nir", "--chip", "2x2", "--tick-length", "0.001")
 CALIBRATE = ("--calibrate", "spikes.npz", "--max-loss", "50", "--min-agreement", "0.5")
 
@@ -255,6 +256,70 @@ def test_the_page_is_written_by_all_commands(out: Path, run: Run) -> None:
     assert run("report", "out").code == 0
     assert page.read_text() == simulated
     refused(run, 2, "is a compiled model; give one folder", "report", "out", "other")
+
+
+def spikes_of_tables(path: Path, samples: np.ndarray) -> np.ndarray:
+    """Return the spikes of all neurons in all samples, from the tables as docs/core.md describes.
+
+    samples : spikes of the inputs, shape (samples, ticks, inputs), with ticks to spare at the end
+    """
+    tables = json.loads(path.read_text())
+    cores, bits = tables["cores"], tables["shape"]["decay_bits"]
+    spikes = np.zeros(sum(len(core["neurons"]) for core in cores), np.int64)
+
+    def decayed(value: int, factor: int) -> int:
+        return (value * factor >> bits) if value >= 0 else -(-value * factor >> bits)
+
+    for sample in samples:
+        states = [[list(state) for state in core["states"]] for core in cores]
+        due: dict[tuple[int, int, int], int] = {}  # sums by tick, core and neuron
+
+        def send(packets: list[list[int]], tick: int, due: dict[tuple[int, int, int], int]) -> None:
+            for x, y, axon in packets:
+                to = y * tables["width"] + x
+                first, count, base = cores[to]["lists"][axon]
+                for target, weight, delay in cores[to]["synapses"][first : first + count]:
+                    key = tick + delay, to, (base + target) % tables["shape"]["neurons"]
+                    due[key] = due.get(key, 0) + weight
+
+        for tick, row in enumerate(sample):
+            for one in np.repeat(np.arange(row.size), row):
+                send(tables["input_packets"][one], tick, due)
+            for c, core in enumerate(cores):
+                for i, neuron in enumerate(core["neurons"]):
+                    profile, threshold, reset, u_bias, v_bias = core["parameters"][i]
+                    u_kept, v_kept, shift, wait, subtract, silent = core["profiles"][profile]
+                    u, v, waits = states[c][i]
+                    u = decayed(u, u_kept) + (due.get((tick, c, i), 0) << shift) + u_bias
+                    v = decayed(v, v_kept) + u + v_bias
+                    fires = v >= threshold and not silent and not waits
+                    if fires or waits:
+                        v = v - threshold if fires and subtract else reset
+                    states[c][i] = [u, v, wait if fires else max(0, waits - 1)]
+                    if fires:
+                        spikes[neuron] += 1
+                        sent = slice(*core["route_indptr"][i : i + 2])
+                        send(core["routes"][sent], tick + 1, due)
+    return spikes
+
+
+def test_exported_tables_spike_as_the_simulation(out: Path, run: Run) -> None:
+    exported = run("export", "out", "a.tables.json", "--json").json()
+    assert (exported["format"], exported["neurons"], exported["cores"]) == ("tables", 24, 4)
+    x = np.load("spikes.npz")["x"][:2].astype(np.int64)
+    last = np.zeros((2, 1, x.shape[2]), np.int64)  # the second layer is a tick late
+    spikes = spikes_of_tables(Path("a.tables.json"), np.concatenate([x, last], axis=1))
+    found = run("simulate", "out", "--input", "spikes.npz", "--limit", "2", "--json").json()
+    assert not found["saturated"]["hidden"]
+    assert spikes.sum() == found["spikes"] > 0
+    schema = json.loads((ROOT / "docs/schemas/tables.schema.json").read_text())
+    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema.validate(json.loads(Path("a.tables.json").read_text()), schema)
+    for words, said in (
+        (("a.csv",), "a compiled spiking model is exported as tables"),
+        (("b.tables.json", "--threshold", "3"), "--threshold is for output folders of a run"),
+    ):
+        refused(run, 2, said, "export", "out", *words)
 
 
 def test_energy_of_a_chip(model: Path, run: Run) -> None:
