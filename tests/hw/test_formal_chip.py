@@ -22,7 +22,7 @@ pytestmark = [
 
 STEPS = 3
 """Steps of the induction."""
-CYCLES = {BarrierHarness: 14, CoreHarness: 16, AccumulatorHarness: 18}
+CYCLES = {BarrierHarness: 14, CoreHarness: 22, AccumulatorHarness: 18}
 
 
 def test_arbiter_for_ever(tmp_path: Path) -> None:
