@@ -24,14 +24,13 @@ from mapper.spiking.artifacts.rasters import first_sample
 from mapper.spiking.artifacts.report import add_simulation
 from mapper.spiking.artifacts.simulate import (
     CoresCheck,
-    CoresMachine,
-    CoresRun,
     OutputCounts,
     check_run,
     count_outputs,
     run_digest,
 )
 from mapper.spiking.pipeline import samples_of
+from mapper.spiking.simulate import CoresMachine, CoresRun
 from storage.files import write_file
 from storage.samples.spikes import SpikeSamples
 
@@ -55,7 +54,7 @@ def run_spiking(options: argparse.Namespace) -> int:
     common.compile_kernels(
         options, "spiking/cycles" if options.cycles or options.hardware else "spiking/run"
     )
-    machine = CoresMachine(folder)
+    machine = CoresMachine(folder.model, folder.integers, folder.tables())
     counter = CycleCounter(folder, machine.slots, samples) if options.cycles else None
     neural = [n for n, each in enumerate(folder.model.populations) if each.dynamics is not None]
     outputs = {each.population for each in folder.model.outputs}

@@ -7,8 +7,6 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from hw.chip import chip_shape
-from hw.tables import make_tables
 from mapper.exports.hardware import write_tables
 from mapper.exports.synaptic import SYNAPTIC
 from mapper.spiking.artifacts.folder import SpikingFolder
@@ -16,9 +14,7 @@ from mapper.spiking.artifacts.folder import SpikingFolder
 
 def save_spiking(folder: SpikingFolder, destination: Path) -> dict[str, Any]:
     """Write the tables of all cores, and the packets of the inputs; return facts for the user."""
-    chip, integers = folder.chip, folder.integers
-    shape = chip_shape(chip.width, chip.height, integers.shape)
-    tables = make_tables(integers.network, folder.core, chip.width, chip.height, shape)
+    tables, scale = folder.tables(), folder.integers.scale
     counts = to_builtins(folder.manifest.counts)
     del counts["synapses"]  # all of them, not a loss
     words = write_tables(
@@ -30,6 +26,6 @@ def save_spiking(folder: SpikingFolder, destination: Path) -> dict[str, Any]:
             "inputs": [],
             "input_packets": [list(packets) for packets in tables.input_packets],
         },
-        lambda part: {"scales": integers.scale[part.neurons].tolist()},
+        lambda part: {"scales": scale[part.neurons].tolist()},
     )
     return {"neurons": tables.neurons, "cores": len(tables.cores), "words": words}

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import fields
 
 from chipsim.chip.model import Chip
-from hw.core.shape import CoreShape
+from hw.core.shape import DEEPEST, CoreShape
+from hw.noc.packet import coordinate_bits
 from mapper.errors import DoesNotFitError
 from mapper.spiking.schedule import LONGEST_DELAY
 from mapper.spiking.search import SUM_BITS_ABOVE_WEIGHTS, WEIGHT_BITS
 
-MOST_DEPTHS = {"neurons": 1 << 20, "axons": 1 << 20, "routes": 1 << 24, "synapses": 1 << 24}
 _DEFAULT = CoreShape()
 _OPEN_NEURONS = next(each.default for each in fields(Chip) if each.name == "neurons")
 
 
-def core_shape(
+def core_within(
     chip: Chip, weight_bits: int = WEIGHT_BITS[0], longest_delay: int = LONGEST_DELAY
 ) -> CoreShape:
     """Return the core whose memories are within the limits of a chip.
@@ -44,8 +44,8 @@ def core_shape(
         weight_bits=weight_bits,
         sum_bits=weight_bits + SUM_BITS_ABOVE_WEIGHTS,
         delay_slots=1 << (longest_delay + 1).bit_length(),
-        x_bits=_coordinate_bits(chip.width),
-        y_bits=_coordinate_bits(chip.height),
+        x_bits=coordinate_bits(chip.width),
+        y_bits=coordinate_bits(chip.height),
     )
 
 
@@ -56,7 +56,7 @@ def _depth(chip: Chip, name: str, limit: int) -> int:
             f"chip {chip.name}: a core with {limit} {name} is too small for spiking cores; use "
             "a chip with 2 or more"
         )
-    return int(1 << (min(limit, MOST_DEPTHS[name]).bit_length() - 1))
+    return int(1 << (min(limit, getattr(DEEPEST, name)).bit_length() - 1))
 
 
 def core_weight_bits(chip: Chip) -> tuple[int, ...]:
@@ -68,8 +68,3 @@ def core_weight_bits(chip: Chip) -> tuple[int, ...]:
         return WEIGHT_BITS
     found = tuple(each for each in WEIGHT_BITS if each <= chip.weight_bits)
     return found or (max(2, chip.weight_bits),)
-
-
-def _coordinate_bits(side: int) -> int:
-    """Return the bits of a packet for a column or row."""
-    return max(1, (side - 1).bit_length())

@@ -15,7 +15,6 @@ from hw.core.arithmetic import NeuronStates, update
 from hw.core.network import DYNAMICS, STATE, VALUES, SpikingNetwork
 from hw.core.shape import CoreShape
 from hw.integers import wrap
-from mapper.errors import MapperError
 from mapper.spiking.integers import IntegerModel
 from mapper.spiking.model import Floats, SpikingModel
 from mapper.spiking.reference import SpikeTrains
@@ -46,12 +45,8 @@ def run_integers(integers: IntegerModel, model: SpikingModel, samples: SpikeSamp
 
     Raises `MapperError` if the spikes of the samples have another real value than the integers.
     """
-    network, unit = integers.network, integers.options.input_unit
-    if samples.unit != unit:
-        raise MapperError(
-            f"samples: a spike of an input is {samples.unit:g} of its weight, and the model was "
-            f"converted for {unit:g}; use the same encoding for both"
-        )
+    integers.require_unit(samples)
+    network = integers.network
     potentials = {
         each.population: np.zeros(
             (samples.samples, samples.ticks, model.populations[each.population].size)

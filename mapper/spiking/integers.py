@@ -7,13 +7,13 @@ and biases have `shift` fraction bits more: as many as its state can hold.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
-from mapper.errors import DoesNotFitError, UsageError
+from mapper.errors import DoesNotFitError, MapperError, UsageError
 from mapper.spiking.model import Floats, NeuronDynamics, SpikingModel
 from mapper.spiking.scales import (
     Int64Array,
@@ -27,6 +27,9 @@ from mapper.spiking.scales import (
     weight_units,
 )
 from mapper.spiking.starts import LateNeurons, start_states
+
+if TYPE_CHECKING:
+    from storage.samples.spikes import SpikeSamples
 
 ASSUMED_SPIKES = 16  # of the largest weight at once, where no potential was measured
 LONGEST_MEMORY = 256.0  # ticks in which such a potential may gather
@@ -107,6 +110,15 @@ class IntegerModel(NamedTuple):
     latency: tuple[int, ...]
     options: IntegerOptions
     counts: IntegerCounts
+
+    def require_unit(self, samples: SpikeSamples) -> None:
+        """Raise `MapperError` if spikes of samples have another real value than input spikes."""
+        unit = self.options.input_unit
+        if samples.unit != unit:
+            raise MapperError(
+                f"samples: a spike of an input is {samples.unit:g} of its weight, and the model "
+                f"was converted for {unit:g}; use the same encoding for both"
+            )
 
     @property
     def state_scale(self) -> Floats:

@@ -20,7 +20,7 @@ from hw.core.shape import CoreShape
 from hw.errors import HwError
 from hw.tables import ChipTables, make_tables
 from mapper.errors import CheckFailedError, DoesNotFitError, MapperError
-from mapper.spiking.chip_core import core_shape
+from mapper.spiking.chip_core import core_within
 from mapper.spiking.discretise import ResetMode, model_of_graph
 from mapper.spiking.integers import IntegerModel, IntegerOptions, MeasuredActivity, to_integers
 from mapper.spiking.mapping import map_neurons
@@ -152,9 +152,9 @@ def compile_for_chip(
     Raises also `DoesNotFitError`, naming the population or the core, and the limit.
     """
     given = options or SpikingOptions()
-    compiled = compile_spikes(graph, core_shape(chip, given.weight_bits[0]), calibration, given)
+    compiled = compile_spikes(graph, core_within(chip, given.weight_bits[0]), calibration, given)
     network, wide = compiled.integers.network, compiled.integers.shape
-    slots = core_shape(chip, longest_delay=int(network.delay.max(initial=0))).delay_slots
+    slots = core_within(chip, longest_delay=int(network.delay.max(initial=0))).delay_slots
     shape = replace(wide, delay_slots=slots)
     core = map_neurons(compiled.model, network, chip, shape, compiled.activity)
     try:

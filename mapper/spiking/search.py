@@ -6,17 +6,18 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from hw.core.shape import CoreShape
+from mapper.concurrency.threads import ThreadTeam
 from mapper.spiking.agreement import (
     OutputAgreement,
     PopulationAgreement,
     compare_outputs,
     compare_populations,
 )
-from mapper.spiking.integer_run import run_integers
 from mapper.spiking.integers import IntegerModel, IntegerOptions, MeasuredActivity, to_integers
 from mapper.spiking.model import SpikingModel
 from mapper.spiking.reference import ReferenceRun
 from mapper.spiking.schedule import Schedule
+from mapper.spiking.simulate import CoresMachine
 from storage.samples.spikes import SpikeSamples
 
 WEIGHT_BITS = (8, 10, 12, 16)
@@ -100,6 +101,8 @@ def search_precision(
     Without integers that hold them, the best are returned, and `missed` names the population that
     loses most in them.
     """
+    neural = [n for n, each in enumerate(given.model.populations) if each.dynamics is not None]
+    team = ThreadTeam(1)
     trials: list[PrecisionTrial] = []
     tried: list[IntegerModel] = []
     for bits in sorted(weight_bits):
@@ -111,7 +114,8 @@ def search_precision(
             )
             if clip and not integers.counts.clipped:
                 continue  # the same integers as without
-            run = run_integers(integers, given.model, given.samples)
+            machine = CoresMachine.unmapped(given.model, integers)
+            run = machine.run(given.samples, neural, team)
             tried.append(integers)
             trials.append(
                 PrecisionTrial(

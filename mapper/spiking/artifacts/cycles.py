@@ -55,8 +55,7 @@ class CycleCounter:
         self._neurons = slots.neurons.size
         given = InputSpikes.of(samples)
         self._ticks = samples.ticks + folder.last
-        key = given.sample * self._ticks + given.tick
-        self._ends = np.searchsorted(key, np.arange(samples.samples * self._ticks + 1))
+        self._ends = given.ends(self._ticks)
         # Packets of the host follow the packets of the slots.
         self._host = slots.sender[self._neurons + given.neuron] + self._neurons
         self._runs: list[TickRun] = []
@@ -65,7 +64,7 @@ class CycleCounter:
         """Count the ticks of a sample; samples arrive in order."""
         tick = np.repeat(np.arange(self._ticks), np.diff(run.ends))
         slots = self._sender[run.neuron]
-        own = self._ends[sample * self._ticks : (sample + 1) * self._ticks + 1].astype(np.int64)
+        own = self._ends[sample * self._ticks : (sample + 1) * self._ticks + 1]
         self._runs.append(
             self._simulator.run(
                 slots[np.lexsort((slots, tick))], run.ends, self._host[own[0] : own[-1]],

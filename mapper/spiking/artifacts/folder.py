@@ -27,6 +27,7 @@ from chipsim.errors import ChipError
 from hw.core.network import DYNAMICS, STATE, VALUES, SpikingNetwork
 from hw.core.shape import CoreShape
 from hw.errors import HwError
+from hw.tables import ChipTables, make_tables
 from mapper.errors import MapperError
 from mapper.results.sealed_folder import (
     MANIFEST,
@@ -71,6 +72,11 @@ class SpikingFolder(NamedTuple):
     model: SpikingModel
     integers: IntegerModel
     core: NDArray[np.int64]
+
+    def tables(self) -> ChipTables:
+        """Return the tables of the cores; raise `HwError` if one is too small."""
+        network, shape = self.integers.network, self.integers.shape
+        return make_tables(network, self.core, self.chip.width, self.chip.height, shape)
 
     @property
     def encoding(self) -> Encoding | None:

@@ -10,9 +10,8 @@ from chipsim.chip.time import ChipTime
 from chipsim.noc.mesh import Mesh
 from chipsim.spiking.play import HostSpikes, SpikingRun
 from chipsim.ticks.run import TickSimulator
-from hw.chip import ChipDesign, chip_shape
+from hw.chip import ChipDesign
 from hw.run import ChipRun, ChipSimulator
-from hw.tables import make_tables
 from mapper.errors import CheckFailedError, DoesNotFitError
 from mapper.monitoring.callbacks import OnFraction, ignore
 from mapper.spiking.artifacts.cycles import DEPTH
@@ -51,13 +50,11 @@ def check_hardware(
             f"{folder.path}: {chip.width}x{chip.height} cores; at most {MOST_CORES} run in "
             "Amaranth's simulator, so compile for a smaller chip"
         )
-    shape = chip_shape(chip.width, chip.height, folder.integers.shape)
-    tables = make_tables(network, folder.core, chip.width, chip.height, shape)
+    tables = folder.tables()
     slots, mesh = Slots.of(tables), Mesh(chip.width, chip.height)
-    hardware = ChipSimulator(ChipDesign(chip.width, chip.height, shape, DEPTH))
+    hardware = ChipSimulator(ChipDesign(chip.width, chip.height, tables.shape, DEPTH))
     given, ticks = InputSpikes.of(samples), samples.ticks + folder.last
-    key = given.sample * ticks + given.tick
-    ends = np.searchsorted(key, np.arange(samples.samples * ticks + 1)).astype(np.int64)
+    ends = given.ends(ticks)
     cycles = spikes = 0
     for sample in range(samples.samples):
         own = ends[sample * ticks : (sample + 1) * ticks + 1]

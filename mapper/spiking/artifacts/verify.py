@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from hw.core.network import SpikingNetwork
 from hw.errors import HwError
-from hw.tables import ChipTables, make_tables
+from hw.tables import ChipTables
 from mapper.errors import CheckFailedError
 from mapper.results.sealed_folder import MANIFEST
 from mapper.spiking.artifacts.core_use import core_entries
 from mapper.spiking.artifacts.folder import SpikingFolder
-from mapper.spiking.chip_core import core_shape
+from mapper.spiking.chip_core import core_within
 
 Int64 = NDArray[np.int64]
 
@@ -38,14 +38,14 @@ class VerifiedFolder(NamedTuple):
 def verify_folder(folder: SpikingFolder) -> VerifiedFolder:
     """Check a folder; raise `CheckFailedError` that names the core and the difference."""
     network, shape = folder.integers.network, folder.integers.shape
-    own = core_shape(folder.chip, shape.weight_bits, int(network.delay.max(initial=0)))
+    own = core_within(folder.chip, shape.weight_bits, int(network.delay.max(initial=0)))
     if shape != own:
         raise CheckFailedError(
             f"{folder.path / MANIFEST}: its core is not the core of chip {folder.chip.name}; "
             "compile the model again"
         )
     try:
-        tables = make_tables(network, folder.core, folder.chip.width, folder.chip.height, shape)
+        tables = folder.tables()
     except HwError as error:
         raise CheckFailedError(f"{folder.path}: {error}") from error
     found = {each.core: each for each in core_entries(tables)}
@@ -93,9 +93,11 @@ def _ends_of(tables: ChipTables, source: Int64, routes: Int64) -> Int64:
     A route to the axon of another source has sender -1.
     """
     core = routes[:, 1] * tables.width + routes[:, 0]
-    ends = np.array(
-        [tables.cores[c].axons[axon] for c, axon in zip(core, routes[:, 2], strict=True)], np.int64
-    )
+    axons = np.concatenate([one.axons for one in tables.cores])
+    first = np.cumsum([0, *(one.axons.size for one in tables.cores)])
+    known = routes[:, 2] < np.diff(first)[core]
+    ends = np.full(source.size, -1)
+    ends[known] = axons[first[core[known]] + routes[known, 2]]
     return np.column_stack([np.where(ends == source, source, -1), core])
 
 

@@ -13,6 +13,7 @@ from chipsim.chip.presets import parse_chip
 from hw.core.network import SpikingNetwork
 from hw.tables import ChipTables, make_tables
 from mapper.errors import CheckFailedError
+from mapper.spiking.artifacts import folder as folder_file
 from mapper.spiking.artifacts import verify
 from mapper.spiking.artifacts.folder import SpikingFolder, read_folder, write_folder
 from mapper.spiking.pipeline import MappedSpikes, SpikingOptions, compile_for_chip
@@ -71,7 +72,7 @@ def test_faulty_tables_are_found(
 ) -> None:
     assert verify.verify_folder(folder).neurons == 24
     monkeypatch.setattr(
-        verify, "make_tables", lambda *given: changed(make_tables(*given), name, column)
+        folder_file, "make_tables", lambda *given: changed(make_tables(*given), name, column)
     )
     if name != "parameters":  # check the contents, although the hashes agree
         entries: Any = folder.manifest.cores
