@@ -21,6 +21,7 @@ from mapper.report.compiled.report_file import CompiledReport
 from mapper.results.mapping_ranges import RangedMapping
 from mapper.results.report_file import Report
 from mapper.spiking.artifacts.manifest_file import Manifest
+from mapper.spiking.artifacts.report_file import SpikingReport
 from storage.store.meta import NetworkMeta
 from storage.typed import Open
 
@@ -59,6 +60,7 @@ def schemas() -> dict[str, str]:
             "report": _schema(Report),
             "compiled-report": _schema(CompiledReport),
             "spiking-manifest": _schema(Manifest),
+            "spiking-report": _schema(SpikingReport),
             "mapping": _schema(RangedMapping),
             "portfolio": _schema(Portfolio),
             "meta": _schema(NetworkMeta),

@@ -95,6 +95,7 @@ KEYS = (
     "hw.npu.isa.table",
     "mapper.compiler.quantisation.losses",
     "mapper.spiking.artifacts.manifest_file",
+    "mapper.spiking.artifacts.report_file",
 )  # their classes define the keys of files
 
 

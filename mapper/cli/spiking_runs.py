@@ -21,7 +21,7 @@ from mapper.spiking.artifacts.folder import SpikingFolder
 from mapper.spiking.artifacts.folder import read_folder as read_spiking
 from mapper.spiking.artifacts.hardware import check_hardware
 from mapper.spiking.artifacts.rasters import first_sample
-from mapper.spiking.artifacts.report import add_simulation
+from mapper.spiking.artifacts.report import read_report, with_simulation, write_report
 from mapper.spiking.artifacts.simulate import (
     CoresCheck,
     OutputCounts,
@@ -40,6 +40,7 @@ def run_spiking(options: argparse.Namespace) -> int:
     if options.input is None:
         raise UsageError(f"{options.path}: is a spiking model; add spikes with --input")
     folder = read_folder(options.path, lambda: read_spiking(options.path))
+    report = read_folder(options.path, lambda: read_report(options.path))  # before the long run
     samples = samples_of(folder.model, options.input, folder.encoding)
     if options.limit is not None:
         samples = samples.first(options.limit)
@@ -81,7 +82,8 @@ def run_spiking(options: argparse.Namespace) -> int:
         rasters = []
         if check is not None:
             rasters = first_sample(folder.model, samples.ticks, run.spikes, check.model)
-        report = add_simulation(options.path, result, rasters)
+        report = with_simulation(report, result, rasters)
+        write_report(options.path, report)
         write_file(options.path / PAGE, render_spiking(report))
     title = f"{folder.manifest.model.name} on {options.path}"
     terminal.emit(

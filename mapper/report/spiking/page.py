@@ -46,7 +46,7 @@ def _cards(report: dict[str, Any]) -> list[tuple[str, Cell, str]]:
     where = "on all samples" if "model" in run else "on the calibration samples"
     cards = []
     for output in compared["outputs"] if compared else ():
-        if output["found"] is not None:
+        if None not in (output["found"], output["expected"]):
             meaning = f"{100 * output['expected']:.1f} % in floating point, {where}"
             cards.append(("Accuracy", _percent(output["found"]), meaning))
         cards.append(("Same class", _percent(output["same"]), f"as the model, {where}"))
@@ -92,12 +92,18 @@ def _populations(report: dict[str, Any]) -> Table:
         found = agreement.get(one["name"])
         cells: list[Any] = [Cell(None)] * 4
         if found is not None:
-            cosine = next(each for each in found["cosines"] if each["ticks"] == BIN)
-            shares = (Cell(cosine[name], f"{cosine[name]:.3f}") for name in ("mean", "least"))
-            cells = [found["found"], found["expected"], *shares]
+            cells = [found["found"], found["expected"], *_cosine(found["cosines"])]
         shape = " x ".join(map(str, one["shape"]))
         rows.append([one["name"], one["kind"], Cell(shape), max(0, one["latency"]), *cells])
     return table("Populations", heads, rows, hidden=True)
+
+
+def _cosine(cosines: list[dict[str, Any]]) -> list[Cell]:
+    """Return the mean and the least cosine of the samples in bins of `BIN` ticks."""
+    for each in cosines:
+        if each["ticks"] == BIN:
+            return [Cell(each[name], f"{each[name]:.3f}") for name in ("mean", "least")]
+    return [Cell(None), Cell(None)]
 
 
 def _trials(report: dict[str, Any]) -> list[Table]:

@@ -12,6 +12,7 @@ from mapper.errors import MapperError
 from mapper.results.output_folder import REPORT
 from mapper.results.sealed_folder import MOST_JSON
 from mapper.spiking.artifacts.manifest_file import KIND, Manifest
+from mapper.spiking.artifacts.report_file import require_report
 from storage.files import read_input, write_file
 
 Report = dict[str, Any]
@@ -31,14 +32,12 @@ def write_report(folder: Path, report: Report) -> None:
     write_file(folder / REPORT, (json.dumps(report, indent=1) + "\n").encode())
 
 
-def add_simulation(folder: Path, found: Report, rasters: list[Report]) -> Report:
-    """Add a simulation to report.json, in place of an earlier one; return the report.
+def with_simulation(report: Report, found: Report, rasters: list[Report]) -> Report:
+    """Return a report with a simulation, in place of an earlier one.
 
     rasters : spikes of the first sample, from `first_sample`
     """
-    report = read_report(folder) | {"simulation": found, "rasters": rasters}
-    write_report(folder, report)
-    return report
+    return report | {"simulation": found, "rasters": rasters}
 
 
 def read_report(folder: Path) -> Report:
@@ -50,4 +49,8 @@ def read_report(folder: Path) -> Report:
         raise MapperError(f"{path}: not valid JSON; compile the model again") from error
     if not isinstance(report, dict) or report.get("kind") != KIND:
         raise MapperError(f"{path}: not a report of a spiking model; compile the model again")
+    try:
+        require_report(report)
+    except ValueError as error:
+        raise MapperError(f"{path}: {error}; compile the model again") from error
     return report

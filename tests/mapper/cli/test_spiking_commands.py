@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mapper.report.spiking.page import render_spiking
 from mapper.results.sealed_folder import write_sealed
 from mapper.spiking.artifacts.folder import INTEGERS, MODEL
+from mapper.spiking.artifacts.report_file import require_report
 from tests.mapper.conftest import Run
 from tests.mapper.spiking.graphs import CLASSES, save_graph, save_spikes
 
@@ -361,6 +363,50 @@ def test_damaged_files(out: Path, run: Run, name: str) -> None:
             path.write_bytes(data)
         for words in commands:
             refused(run, 1, str(path), *words)
+
+
+def changes_of(value: Any) -> list[Any]:
+    """Return values with one entry removed or replaced, at any depth; of lists, the first one."""
+    found: list[Any] = []
+    for key in value if isinstance(value, dict) else range(min(1, len(value))):
+        rest = dict(value) if isinstance(value, dict) else list(value)
+        del rest[key]
+        found.append(rest)
+        inner = value[key]
+        more = changes_of(inner) if isinstance(inner, dict | list) else []
+        for other in (*more, None, -1, "x", 1e309, []):
+            if isinstance(value, dict):
+                found.append(value | {key: other})
+            else:
+                found.append([other, *value[1:]])
+    return found
+
+
+@pytest.mark.heavy
+def test_any_change_of_a_report_is_refused_or_shown(out: Path, run: Run) -> None:
+    """Never a traceback: its fields are checked before the page is made."""
+    words = ("simulate", "out", "--input", "spikes.npz", "--check", "--cycles", "-q")
+    assert run(*words).code == 0
+    report = json.loads((out / "report.json").read_text())
+    report["rasters"] = [one | {"chip": one["chip"][:2]} for one in report["rasters"][:1]]
+    refusals = 0
+    for changed in changes_of(report):
+        try:
+            require_report(changed)
+        except ValueError:
+            refusals += 1
+            continue
+        assert render_spiking(changed)
+    assert refusals > 300
+
+
+def test_a_damaged_report_is_refused_before_the_simulation(out: Path, run: Run) -> None:
+    path = out / "report.json"
+    report = json.loads(path.read_text())
+    del report["trials"]
+    path.write_text(json.dumps(report))
+    for words in (("report", "out"), ("simulate", "out", "--input", "spikes.npz")):
+        refused(run, 1, "out/report.json: lacks trials; compile the model again", *words)
 
 
 Change = Callable[[dict[str, Any], dict[str, Any]], None]
