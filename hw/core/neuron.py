@@ -61,8 +61,8 @@ class NeuronUpdate(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         shape = self.shape
-        # What a neuron has in each stage: 1 read, 2 and 3 profile read, 4 products, 5 rounded, 6
-        # current, 7 charged; the last stage has the results.
+        # Stages: 1 read, 2 and 3 profile read, 4 products, 5 rounding, 6 current, 7 potential;
+        # the last stage has the results.
         own = _line(m, self.moves, "parameters", self.parameters, range(1, 8))
         state = _line(m, self.moves, "state", self.state, range(1, 8))
         total = _line(m, self.moves, "sum", self.sum, range(2, 4))

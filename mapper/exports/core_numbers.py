@@ -56,11 +56,12 @@ def core_numbers(model: NeuronModel, shape: CoreShape, quantise: bool, where: st
     exact = _least_exponents(model, threshold)
     room = _largest_exponents(model, threshold, shape)
     rounded = exact > room
+    bits = shape.decay_bits
     reasons = [
         f"{count:,} {what}"
         for count, what in (
             (int(rounded.sum()), "neurons have numbers beyond the bits of a core"),
-            (int(inexact.sum()), f"neurons have a decay that is no multiple of 1/{shape.unity}"),
+            (int(inexact.sum()), f"neurons have a decay that is no multiple of 2^-{bits}"),
         )
         if count
     ]
@@ -209,7 +210,7 @@ def _losses(
     inexact = int(np.count_nonzero(off.any(axis=1)))
     if inexact:
         text = (
-            f"decays in steps of 1/{shape.unity}: {inexact:,} neurons changed by up to "
+            f"decays in steps of 2^-{shape.decay_bits}: {inexact:,} neurons changed by up to "
             f"{np.max(off / np.where(lost > 0, lost, 1)):.2%}"
         )
         found.append(Loss("decays", inexact, text))

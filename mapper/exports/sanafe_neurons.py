@@ -2,7 +2,7 @@
 
 Its model (LoihiLifModel of SANA-FE 2.2) has no synaptic currents, and differs from the cores' model
 (docs/core.md) in three ways: a neuron spikes above the threshold, not at it; there is no leak in
-the first tick; nothing saturates. Potentials are multiples of 1/64, truncated towards zero after
+the first tick; nothing saturates. Potentials are multiples of 2^-6, truncated towards zero after
 each leak, as in the cores. So an integer of a core is written as that many 64ths, with these
 changes:
 

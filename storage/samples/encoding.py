@@ -5,8 +5,8 @@
 `latency`
     A value spikes once, the earlier the larger it is, and 0 never.
 `current`
-    A value acts in every tick, in steps of 1/256: as 256 times the value of spikes that each have
-    1/256 of a weight.
+    A value acts in every tick, in 256 steps per unit: as 256 times the value of spikes, each of
+    which adds the 256th part of a weight.
 
 ::
 

@@ -47,7 +47,7 @@ def encoded(tmp_path: Path, found: CompiledSpikes, method: EncodingMethod) -> Sp
 
 
 def test_the_reference_adds_currents_in_steps(tmp_path: Path) -> None:
-    """Every tick adds the weights times the value in steps of 1/256."""
+    """Every tick adds the weights times the value, in 256 steps per unit."""
     found = compiled(tmp_path, "current")
     run = run_reference(found.model, encoded(tmp_path, found, "current"))
     current = np.round(IMAGES.astype(np.float64) * 256) / 256 @ WEIGHTS.T
