@@ -15,6 +15,8 @@ LIMITS = ("neurons", "synapses", "axons_in", "axons_out")
 """Core limits in the order in which violations are listed; `MEMORY` comes last."""
 MEMORY = "memory_bits"
 """The limit of the memory of a core, for chips that count its bits."""
+BITS_OF_MEMORY = "bits of memory"
+"""The name of that limit in messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class Violation:
     def __str__(self) -> str:
         if self.limit == "unavailable":
             return f"core {self.core} is unavailable but holds {self.used} neurons"
-        name = "bits of memory" if self.limit == MEMORY else self.limit
+        name = BITS_OF_MEMORY if self.limit == MEMORY else self.limit
         return f"core {self.core} uses {self.used} {name} (limit {self.allowed})"
 
 

@@ -19,8 +19,6 @@ class CountedMemory(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def neurons(self) -> int: ...
-    @property
     def axons_in(self) -> int | None: ...
     @property
     def memory_bits(self) -> int | None: ...
@@ -54,8 +52,8 @@ def check_memory(chip: CountedMemory) -> None:
         raise ChipError(
             f"{where}: axon_bits requires axons_in, the number of lists per core; add it"
         )
-    if not synapse_room(chip):
-        neurons = f", all neurons ({chip.neuron_bits * chip.neurons})" if chip.neuron_bits else ""
+    if free_bits(chip) < chip.synapse_bits + chip.neuron_bits:
+        neurons = f", one neuron ({chip.neuron_bits})" if chip.neuron_bits else ""
         raise ChipError(
             f"{where}: memory_bits is {chip.memory_bits}, less than one synapse "
             f"({chip.synapse_bits}){neurons} and the lists of all axons_in "
@@ -63,11 +61,10 @@ def check_memory(chip: CountedMemory) -> None:
         )
 
 
-def synapse_room(chip: CountedMemory) -> int:
-    """Return the synapses that the memory holds with all `axons_in` and all `neurons`."""
+def free_bits(chip: CountedMemory) -> int:
+    """Return the bits of the memory that the lists of all `axons_in` leave; may be negative."""
     assert chip.memory_bits is not None, "the chip counts bits"
-    others = chip.axon_bits * (chip.axons_in or 0) + chip.neuron_bits * chip.neurons
-    return max(0, chip.memory_bits - others) // chip.synapse_bits
+    return chip.memory_bits - chip.axon_bits * (chip.axons_in or 0)
 
 
 def memory_use(

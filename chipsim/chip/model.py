@@ -13,7 +13,7 @@ from msgspec import Meta
 from chipsim.chip.energy import ChipEnergy
 from chipsim.chip.host import ChipHost
 from chipsim.chip.machine import Axes, Machine, flat_axes
-from chipsim.chip.memory import NO_MEMORY, PARTS, check_memory, synapse_room
+from chipsim.chip.memory import NO_MEMORY, PARTS, check_memory, free_bits
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.chip.provenance import Provenance
 from chipsim.chip.tables import annotations_of
@@ -254,13 +254,21 @@ class Chip:
     def synapse_limit(self) -> int | None:
         """Limit of synapses per core for mappings: `synapses` or the memory's capacity.
 
-        The capacity excludes the lists of all `axons_in` and the words of all `neurons`, so a
-        mapping within these limits also fits in the memory.
+        The capacity excludes the lists of all `axons_in`, so a mapping within the limits also fits
+        in the memory; where neurons are in the same memory, `shared_bits` is a further limit.
         """
         if self.memory_bits is None:
             return self.synapses
-        room = synapse_room(self)
+        room = free_bits(self) // self.synapse_bits
         return room if self.synapses is None else min(room, self.synapses)
+
+    @property
+    def shared_bits(self) -> int | None:
+        """Limit of the bits of neurons and synapses per core for mappings, None if they share none.
+
+        Like `synapse_limit`, it excludes the lists of all `axons_in`.
+        """
+        return free_bits(self) if self.memory_bits is not None and self.neuron_bits else None
 
     @property
     def out_limit(self) -> int | None:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chipsim.chip.limits import LIMITS
 from chipsim.chip.model import Chip
 from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import DoesNotFitError
@@ -25,9 +24,12 @@ from mapper.limits.enforce import Items, Load, RepairBudget, repair
 from mapper.limits.use import (
     AXONS_IN,
     AXONS_OUT,
+    BITS,
+    LIMIT_NAMES,
     NO_LIMIT,
     ONE_CORE,
     SYNAPSES,
+    BitCosts,
     Fans,
     Use,
     count_fans,
@@ -67,7 +69,8 @@ class LimitJob:
     def demands(self) -> tuple[Int64, ...]:
         """Return the demand of each item for each limit."""
         into = self.items.total(self.fans.into)
-        return self.items.total(self.load.sizes), into, into, self.items.total(self.fans.out)
+        sizes, out = self.items.total(self.load.sizes), self.items.total(self.fans.out)
+        return sizes, into, into, out, self.load.bits.of(sizes, into)
 
     @property
     def axon_limited(self) -> bool:
@@ -91,7 +94,9 @@ def make_job(
         fans = count_fans(graph, threads)
     else:
         fans = Fans(*np.zeros((2, graph.vertices), np.int64))
-    load = Load(graph, graph.vertex_sizes(), fans.into, limits, chip.single_target)
+    load = Load(
+        graph, graph.vertex_sizes(), fans.into, limits, chip.single_target, BitCosts.on(chip)
+    )
     items = Items.single(graph.vertices) if constraints is None else constraints.items()
     return LimitJob(chip, load, fans, items)
 
@@ -156,7 +161,7 @@ def lacking(chip: Chip, use: Use, over: Int64) -> str:
     worst = int(over.argmax())
     above = use.table[:, worst] - limits
     by_limit = [
-        f"{use.table[r, worst]} {LIMITS[r]}, {above[r]} above the limit of {limits[r]}"
+        f"{use.table[r, worst]} {LIMIT_NAMES[r]}, {above[r]} above the limit of {limits[r]}"
         for r in np.flatnonzero(above > 0)
     ]
     return (
@@ -169,7 +174,7 @@ def lacking(chip: Chip, use: Use, over: Int64) -> str:
 def _most_sharing(demands: tuple[Int64, ...], limits: Int64, cores: int) -> Float64:
     """Return the sharing that would fill the chip; 1 means that no sources are shared."""
     sums = np.array([demands[r].sum() for r in (AXONS_IN, AXONS_OUT)], np.float64)
-    return np.minimum(1.0, ENOUGH * cores * limits[AXONS_IN:] / np.maximum(sums, 1))
+    return np.minimum(1.0, ENOUGH * cores * limits[[AXONS_IN, AXONS_OUT]] / np.maximum(sums, 1))
 
 
 def _next_sharing(job: LimitJob, part: Int32, use: Use, sharing: Float64) -> Float64:
@@ -205,6 +210,6 @@ def _fitting(fan: Float64, vertices: Float64, axons: Int64, limit: int) -> Float
 
 
 def _note(monitor: Monitor, use: Use, over: Int64) -> None:
-    most = zip(use.table.max(axis=1, initial=0), LIMITS, strict=True)
+    most = zip(use.table[:BITS].max(axis=1, initial=0), LIMIT_NAMES, strict=False)
     largest = ", ".join(f"{count:,} {name}" for count, name in most)
     monitor.note(f"{np.count_nonzero(over):,} cores above a limit; largest: {largest}")

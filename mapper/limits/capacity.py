@@ -1,8 +1,8 @@
 """Check whether a network can fit a chip at all: the minimum demand for each limit.
 
 Lower bounds on axons: a core that holds a neuron has an axon from each of its sources, so the
-fan-in of a neuron bounds axons_in. The targets of a neuron s fill at least k(s) cores, by the sum
-of their sizes and of their synapses: each of these cores has an axon from s, and at most one of
+fan-in of a neuron bounds axons_in. The targets of a neuron s fill at least k(s) cores, by the sums
+of their sizes, synapses and bits: each of these cores has an axon from s, and at most one of
 them is the core of s. So any mapping has at least sum k(s) axons_in, and sum (k(s) - 1) axons_out.
 Where a neuron has a single target, it occupies k(s) places, including its copies.
 
@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numba import njit
 
+from chipsim.chip.limits import BITS_OF_MEMORY, MEMORY
 from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
-from mapper.limits.use import Fans, count_fans
+from mapper.limits.use import BitCosts, Fans, count_fans
 from storage.arrays import Int64
 from storage.graph import Graph
 from storage.store.network import ID, NetworkFile
@@ -66,6 +67,9 @@ def axon_bounds(graph: Graph, chip: Chip, sizes: Int64, fans: Fans, threads: int
         indptr, targets, _ = block.outgoing()
         _add_targets(block.first, indptr, targets, sizes, fans.into, size_sum, synapse_sum)
     spread = np.maximum(-(-size_sum // chip.neurons), -(-synapse_sum // most))
+    if chip.shared_bits is not None:
+        bits = BitCosts.on(chip).of(size_sum, synapse_sum)
+        np.maximum(spread, -(-bits // chip.shared_bits), out=spread)
     np.maximum(spread, fans.out > 0, out=spread)  # targets of size 0 still occupy a core
     return AxonBounds(spread, -(-int(fans.into.sum()) // most))
 
@@ -108,20 +112,21 @@ class Demand:
 
     def __str__(self) -> str:
         faults = []
+        name = BITS_OF_MEMORY if self.limit == MEMORY else self.limit
         if self.vertex is not None:
             origin = "" if self.original_id is None else f" (id {self.original_id})"
             faults.append(
-                f"vertex {self.vertex}{origin} needs {self.largest:,} {self.limit}; a core holds "
+                f"vertex {self.vertex}{origin} needs {self.largest:,} {name}; a core holds "
                 f"{self.per_core:,} ({self.largest - self.per_core:,} short)"
             )
             if self.too_large > 1:
                 faults[0] += f"; {self.too_large - 1:,} more vertices do not fit either"
-            if self.limit in ("synapses", "axons_in"):
+            if self.limit in ("synapses", "axons_in", MEMORY):
                 faults[0] += "; --split-neurons spreads its synapses over relay neurons"
         if self.fits or self.needed > self.available:
             state = "fits" if self.fits else f"{self.needed - self.available:,} short"
             faults.append(
-                f"needs {self.needed:,} {self.limit}; the chip holds {self.available:,} ({state})"
+                f"needs {self.needed:,} {name}; the chip holds {self.available:,} ({state})"
             )
         return "; ".join(faults)
 
@@ -131,7 +136,7 @@ def demands(graph: Graph, chip: Chip, threads: int = 1, fans: Fans | None = None
 
     fans : synapses of the vertices, if known
 
-    neurons and synapses add up over cores; for axons see above.
+    neurons, synapses and bits add up over cores; for axons see above.
     """
     sizes = graph.vertex_sizes()
     found = [_demand("neurons", sizes, int(sizes.sum()), chip.neurons, chip)]
@@ -141,6 +146,9 @@ def demands(graph: Graph, chip: Chip, threads: int = 1, fans: Fans | None = None
         if chip.synapse_limit is not None:
             total = int(fans.into.sum())
             found.append(_demand("synapses", fans.into, total, chip.synapse_limit, chip))
+        if chip.shared_bits is not None:
+            bits = BitCosts.on(chip).of(sizes, fans.into)
+            found.append(_demand(MEMORY, bits, int(bits.sum()), chip.shared_bits, chip))
         if axons:
             bounds = axon_bounds(graph, chip, sizes, fans, threads)
             if chip.axons_in is not None:

@@ -1,6 +1,6 @@
 """Combine several limits into one: additive vertex sizes and a core capacity.
 
-A vertex uses a share of each limit of a core. Neuron sizes and synapses add up. Axons do not:
+A vertex uses a share of each limit of a core. Neuron sizes, synapses and bits add up. Axons do not:
 vertices share sources. The axons of a core are a fraction of its synapses, the sharing, which is
 found by iteration (`mapper.limits.axons`): a share of axons is fan-in times sharing over the limit.
 The size of a vertex is its largest share, so that parts within the capacity are within all additive
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mapper.limits.use import AXONS_IN, AXONS_OUT, NEURONS, NO_LIMIT, SYNAPSES
+from mapper.limits.use import AXONS_IN, AXONS_OUT, BITS, NEURONS, NO_LIMIT, SYNAPSES
 from storage.arrays import Float64, Int64
 from storage.graph import Block, Csr, Graph
 
@@ -45,12 +45,12 @@ def combine_capacity(
     """Return sizes that represent all limits.
 
     demands : demand of each vertex for each limit; for the axons, fan-in and fan-out
-    limits : ndarray[int64], shape (4,), `NO_LIMIT` for none
+    limits : ndarray[int64], shape (5,), `NO_LIMIT` for none
     sharing : ndarray[float64], shape (2,), axons of a core over its synapses, incoming and
         outgoing; 0 ignores that limit
     """
     on = [NEURONS]
-    on += [SYNAPSES] if limits[SYNAPSES] < NO_LIMIT else []
+    on += [r for r in (SYNAPSES, BITS) if limits[r] < NO_LIMIT]
     on += [r for r in (AXONS_IN, AXONS_OUT) if limits[r] < NO_LIMIT and sharing[r - AXONS_IN] > 0]
     if on == [NEURONS]:
         return CombinedCapacity(demands[NEURONS], int(limits[NEURONS]))
@@ -83,7 +83,7 @@ def _share(
     demands: tuple[Int64, ...], limits: Int64, sharing: Float64, r: int, capacity: int
 ) -> Int64:
     """Return the units of a core that each vertex needs for one limit, rounded up."""
-    if r in (NEURONS, SYNAPSES):
+    if r in (NEURONS, SYNAPSES, BITS):
         return np.asarray(-(-demands[r] * capacity // limits[r]), np.int64)
     units = np.ceil(demands[r] * (float(sharing[r - AXONS_IN]) * capacity / float(limits[r])))
     return np.minimum(units, capacity).astype(np.int64)

@@ -25,12 +25,12 @@ import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 from numpy.typing import NDArray
 
-from chipsim.chip.limits import LIMITS
+from chipsim.chip.limits import BITS_OF_MEMORY, LIMITS
 from chipsim.chip.model import Chip
 from chipsim.chip.toml_text import parse_toml, read_toml_bytes
 from mapper.errors import DoesNotFitError, MapperError
 from mapper.limits.enforce import Items
-from mapper.limits.use import Fans
+from mapper.limits.use import BitCosts, Fans
 from storage.arrays import Int32, Int64
 from storage.jsontext import shown
 from storage.store.network import NetworkFile
@@ -94,9 +94,12 @@ class Constraints:
     def require_fit(self, chip: Chip, sizes: Int64, fans: Fans) -> None:
         """Raise `DoesNotFitError` if an item exceeds a core."""
         items = self.items()
-        limits = {LIMITS[0]: sizes, LIMITS[1]: fans.into}
-        for name, values in limits.items():
-            limit = chip.synapse_limit if name == "synapses" else getattr(chip, name)
+        limits = {
+            LIMITS[0]: (sizes, chip.neurons),
+            LIMITS[1]: (fans.into, chip.synapse_limit),
+            BITS_OF_MEMORY: (BitCosts.on(chip).of(sizes, fans.into), chip.shared_bits),
+        }
+        for name, (values, limit) in limits.items():
             needed = items.total(values)
             if limit is not None and needed.max(initial=0) > limit:
                 worst = int(needed.argmax())

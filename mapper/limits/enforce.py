@@ -17,7 +17,9 @@ from mapper.limits.exchange import ExchangeSearch, Net, _fill_table
 from mapper.limits.relief import LinkedLists, Targets, _link, _relieve
 from mapper.limits.use import (
     AXONS_IN,
+    NO_BITS,
     SYNAPSES,
+    BitCosts,
     Use,
     count_use,
     excess,
@@ -93,8 +95,9 @@ class Load:
     """A network and the limits of a core.
 
     sizes, fan_in : ndarray[int64], shape (neurons,)
-    limits : ndarray[int64], shape (4,)
+    limits : ndarray[int64], shape (5,)
     copies : neurons have a single target core, and copies for further ones
+    bits : of a memory that neurons and synapses share
     """
 
     graph: Graph
@@ -102,9 +105,12 @@ class Load:
     fan_in: Int64
     limits: Int64
     copies: bool = False
+    bits: BitCosts = NO_BITS
 
     def count(self, part: Int32, parts: int, team: ThreadTeam) -> Use:
-        return count_use(self.graph, part, parts, self.sizes, self.fan_in, team, self.copies)
+        return count_use(
+            self.graph, part, parts, self.sizes, self.fan_in, team, self.copies, self.bits
+        )
 
 
 @dataclass(slots=True)
@@ -227,7 +233,8 @@ def _exchange(
         np.zeros(most_pairs + most_pairs // 4, np.int32),
     )
     used = np.array([_fill_table(inside, start, end, rows, place, parts, keys, counts), most_pairs])
-    net = Net(items.item, first_member, members, sizes, fan_in, start, end, rows, items.fixed)
+    bits = load.bits.of(sizes, fan_in)
+    net = Net(items.item, first_member, members, sizes, fan_in, bits, start, end, rows, items.fixed)
     search = ExchangeSearch(
         place, use.reach, use.table, limits, weight, keys, counts, used, load.copies
     )

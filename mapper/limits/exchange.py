@@ -20,7 +20,7 @@ class Net(NamedTuple):
 
     item : item of every neuron
     first_member, members : the neurons of each item
-    sizes, fan_in : of the items
+    sizes, fan_in, bits : of the items; bits are of a memory that neurons and synapses share
     start, end : range of the sources of each item in `rows`, sorted
     fixed : items that never move
     """
@@ -30,6 +30,7 @@ class Net(NamedTuple):
     members: Int32
     sizes: Int64
     fan_in: Int64
+    bits: Int64
     start: Int64
     end: Int64
     rows: Int32
@@ -41,8 +42,8 @@ class ExchangeSearch(NamedTuple):
 
     part : part of every item
     reach : number of parts that each neuron has axons to
-    use : shape (4, parts)
-    limits, weight : limits, and weights of an excess, shape (4,)
+    use : shape (5, parts)
+    limits, weight : limits, and weights of an excess, shape (5,)
     keys, counts : hash table of (source, part) pairs
     used : [slots in use, most allowed]
     copies : axons_out counts neurons and their copies, see `Chip.single_target`
@@ -97,7 +98,7 @@ def _fill_table(items, start, end, rows, part, parts, keys, counts):
 def _over(use, limits, weight, k):
     """Return the weighted excess of a part."""
     total = np.int64(0)
-    for r in range(4):
+    for r in range(5):
         total += weight[r] * max(0, use[r, k] - limits[r])
     return total
 
@@ -121,7 +122,7 @@ def _axons(u, k, reach, keys, counts, parts, copies):
 @njit(cache=True, nogil=True)
 def _move(v, to, net, search):
     """Move an item and update all sums; return the change of the total excess."""
-    item, first_member, members, sizes, fan_in, start, end, rows, _ = net
+    item, first_member, members, sizes, fan_in, bits, start, end, rows, _ = net
     part, reach, use, limits, weight, keys, counts, used, copies = search
     parts = use.shape[1]
     own = np.int64(part[v])
@@ -129,6 +130,8 @@ def _move(v, to, net, search):
     change += _bump(use, limits, weight, 0, to, sizes[v])
     change += _bump(use, limits, weight, 1, own, -fan_in[v])
     change += _bump(use, limits, weight, 1, to, fan_in[v])
+    change += _bump(use, limits, weight, 4, own, -bits[v])
+    change += _bump(use, limits, weight, 4, to, bits[v])
     e = start[v]
     while e < end[v]:
         s = np.int64(rows[e])
@@ -170,7 +173,7 @@ def _judge(v, to, leaving, net, search):
 
     leaving : axons of the item that leave its part now; `_move` counts exactly
     """
-    item, _, _, sizes, fan_in, start, end, rows, _ = net
+    item, _, _, sizes, fan_in, bits, start, end, rows, _ = net
     part, _, use, limits, weight, keys, counts, _, copies = search
     parts = use.shape[1]
     change = weight[0] * (
@@ -178,6 +181,9 @@ def _judge(v, to, leaving, net, search):
     )
     change += weight[1] * (
         max(0, use[1, to] + fan_in[v] - limits[1]) - max(0, use[1, to] - limits[1])
+    )
+    change += weight[4] * (
+        max(0, use[4, to] + bits[v] - limits[4]) - max(0, use[4, to] - limits[4])
     )
     new = 0
     previous = np.int64(-1)
@@ -211,7 +217,7 @@ def _leaving(v, own, net, search):
 @njit(cache=True, nogil=True)
 def _relief(v, own, leaving, net, search):
     """Estimate the decrease of the excess of a part when an item leaves it."""
-    _, _, _, sizes, fan_in, start, end, rows, _ = net
+    _, _, _, sizes, fan_in, bits, start, end, rows, _ = net
     _, _, use, limits, weight, keys, counts, _, _ = search
     parts = use.shape[1]
     gone = 0
@@ -225,5 +231,6 @@ def _relief(v, own, leaving, net, search):
         gone += _count(keys, counts, s * parts + own) == several
     total = weight[0] * min(sizes[v], max(0, use[0, own] - limits[0]))
     total += weight[1] * min(fan_in[v], max(0, use[1, own] - limits[1]))
+    total += weight[4] * min(bits[v], max(0, use[4, own] - limits[4]))
     total += weight[2] * min(gone, max(0, use[2, own] - limits[2]))
     return total + weight[3] * min(leaving, max(0, use[3, own] - limits[3]))

@@ -95,7 +95,7 @@ def _relink(v, own, to, lists):
 @njit(cache=True, nogil=True)
 def _candidates(v, part, net, targets, turn, state, out):
     """Write likely target parts of an item to `out`; return their number."""
-    item, _, _, _, _, start, end, rows, _ = net
+    item, _, _, _, _, _, start, end, rows, _ = net
     active, active_list, roomy = targets.active, targets.listed, targets.roomy
     count = 0
     own = part[v]
@@ -226,7 +226,7 @@ def _second_move(c, to, change, targets, lists, net, search, tally):
 @njit(cache=True, nogil=True)
 def _exchange_in_chains(c, inside, chains, targets, lists, net, search, tally):
     """Try chains: an item of part c moves to another part, and an item of that part on or back."""
-    item, _, _, _, _, start, end, rows, _ = net
+    item, _, _, _, _, _, start, end, rows, _ = net
     part, _, use, limits, weight, _, _, used, _ = search
     active, listed, state = targets.active, targets.listed, tally.state
     for _ in range(chains):

@@ -60,9 +60,12 @@ def plan_relays(network: NetworkFile, chip: Chip, threads: int = 1) -> RelayNeur
     none = RelayNeurons(*np.zeros((3, 0), np.int64))
     if not limits:
         return none
-    most = min(limits)
+    most = np.full(network.vertices, min(limits))
+    if chip.shared_bits is not None:  # relays have the sizes of their neurons
+        free = chip.shared_bits - chip.neuron_bits * network.vertex_sizes()
+        np.clip(most, 0, free // chip.synapse_bits, out=most)
     into = count_fans(network, threads).into
-    wide = into > most
+    wide = (into > most) & (most > 0)
     if not wide.any():
         return none
     if network.undirected:
@@ -70,11 +73,11 @@ def plan_relays(network: NetworkFile, chip: Chip, threads: int = 1) -> RelayNeur
             f"{network.path}: neurons of an undirected network cannot be split; import it with "
             "each edge as two synapses, or leave out --split-neurons"
         )
-    worst = int(into.argmax())
-    if into[worst] > most * most:
+    worst = int(np.argmax(into - most * most))
+    if wide[worst] and into[worst] > most[worst] ** 2:
         raise DoesNotFitError(
-            f"vertex {worst} has {into[worst]} synapses, a core holds {most}: relay neurons "
-            f"can take at most {most * most} for one neuron; use larger cores"
+            f"vertex {worst} has {into[worst]} synapses, a core holds {most[worst]}: relay neurons "
+            f"can take at most {most[worst] ** 2} for one neuron; use larger cores"
         )
     neuron: list[Int64] = []
     first: list[Int64] = []
@@ -83,7 +86,7 @@ def plan_relays(network: NetworkFile, chip: Chip, threads: int = 1) -> RelayNeur
         for i in np.flatnonzero(wide[block.first : block.first + block.vertices]):
             row = slice(block.indptr[i], block.indptr[i + 1])
             sources = block.ids[row][block.incoming[row] > 0].astype(np.int64)
-            cuts = np.arange(0, sources.size, most)
+            cuts = np.arange(0, sources.size, most[block.first + i])
             neuron.append(np.full(cuts.size, block.first + i, np.int64))
             first.append(sources[cuts])
             last.append(sources[np.append(cuts[1:], sources.size) - 1])

@@ -7,16 +7,20 @@ core) pairs at any distance. So parts can be checked and repaired before placeme
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
+from chipsim.chip.limits import LIMITS, MEMORY
 from chipsim.chip.model import Chip
 from mapper.concurrency.threads import ThreadTeam, WorkspacePool
 from storage.arrays import Int32, Int64
 from storage.graph import Graph
 
-NEURONS, SYNAPSES, AXONS_IN, AXONS_OUT = range(4)  # rows of `Use.table`, in the order of LIMITS
+NEURONS, SYNAPSES, AXONS_IN, AXONS_OUT, BITS = range(5)  # rows of `Use.table`
+LIMIT_NAMES = (*LIMITS, MEMORY)
+"""Names of the limits in the order of rows."""
 NO_LIMIT = 1 << 62
 ONE_CORE = 1 << 30  # weight of an excess of one whole core
 
@@ -68,11 +72,33 @@ class Fans:
     out: Int64
 
 
+class BitCosts(NamedTuple):
+    """Bits of a memory that neurons and synapses share: per unit of neuron size, and per synapse.
+
+    Both are 0 if they share none.
+    """
+
+    neuron: int = 0
+    synapse: int = 0
+
+    @classmethod
+    def on(cls, chip: Chip) -> BitCosts:
+        """Return the bits on a chip."""
+        return NO_BITS if chip.shared_bits is None else cls(chip.neuron_bits, chip.synapse_bits)
+
+    def of(self, sizes: Int64, synapses: Int64) -> Int64:
+        """Return the bits of neurons and synapses, elementwise."""
+        return sizes * self.neuron + synapses * self.synapse
+
+
+NO_BITS = BitCosts()
+
+
 @dataclass(frozen=True, slots=True)
 class Use:
     """The resource use of all parts.
 
-    table : ndarray[int64], shape (4, parts), rows in the order of `chipsim.chip.limits.LIMITS`
+    table : ndarray[int64], shape (5, parts), rows in the order of `LIMIT_NAMES`
     reach : ndarray[int32], shape (neurons,), number of parts that each neuron has synapses in
     """
 
@@ -81,11 +107,12 @@ class Use:
 
 
 def limits_of(chip: Chip) -> Int64:
-    """Return the four limits of a core in the order of LIMITS, `NO_LIMIT` where the chip has none.
+    """Return the limits of a core in the order of LIMIT_NAMES, `NO_LIMIT` where the chip has none.
 
-    The limit on synapses follows from the memory size, if the chip has one.
+    The limit on synapses follows from the memory size, if the chip has one. Bits are limited where
+    neurons and synapses share that memory.
     """
-    given = (chip.neurons, chip.synapse_limit, chip.axons_in, chip.out_limit)
+    given = (chip.neurons, chip.synapse_limit, chip.axons_in, chip.out_limit, chip.shared_bits)
     return np.array([NO_LIMIT if limit is None else limit for limit in given], np.int64)
 
 
@@ -118,16 +145,19 @@ def count_use(
     fan_in: Int64,
     team: ThreadTeam,
     copies: bool = False,
+    bits: BitCosts = NO_BITS,
 ) -> Use:
     """Count the use of all parts, in one pass.
 
     part : ndarray[int32], shape (vertices,), 0 .. parts-1
     sizes, fan_in : ndarray[int64], shape (vertices,)
     copies : the chip allows a neuron a single target core, see `Chip.single_target`
+    bits : of a memory that neurons and synapses share
     """
-    use = Use(np.zeros((4, parts), np.int64), np.zeros(graph.vertices, np.int32))
+    use = Use(np.zeros((5, parts), np.int64), np.zeros(graph.vertices, np.int32))
     np.add.at(use.table[NEURONS], part, sizes)
     np.add.at(use.table[SYNAPSES], part, fan_in)
+    use.table[BITS] = bits.of(use.table[NEURONS], use.table[SYNAPSES])
 
     def fresh() -> tuple[Int32, Int64]:
         return np.full(parts, -1, np.int32), np.zeros((2, parts), np.int64)
@@ -146,5 +176,5 @@ def count_use(
     for _ in team.stream(count, range(graph.block_count)):
         pass
     for axons in tallies:  # integer sums: the order does not matter
-        use.table[AXONS_IN:] += axons
+        use.table[AXONS_IN : AXONS_OUT + 1] += axons
     return use

@@ -354,7 +354,12 @@ def most_parts(network: NetworkFile, chip: Chip) -> int:
         return cores
     parts = -(-network.meta.total_size // max(1, int(chip.neurons * FILL)))
     if chip.synapse_limit is not None:
-        parts += -(-network.connections // max(1, int(chip.synapse_limit * FILL)))
+        stored = -(-network.connections // max(1, int(chip.synapse_limit * FILL)))
+        if chip.shared_bits is not None:
+            synapses = network.connections * chip.synapse_bits
+            bits = network.meta.total_size * chip.neuron_bits + synapses
+            stored = max(stored, -(-bits // max(1, int(chip.shared_bits * FILL))))
+        parts += stored
     return max(1, min(cores, parts))
 
 

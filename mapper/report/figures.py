@@ -201,7 +201,7 @@ def limits(views: list[View]) -> Table:
         "synapses": "incoming, stored in the core",
         "axons_in": "distinct sources of its synapses",
         "axons_out": "distinct pairs of a neuron and another core",
-        "memory_bits": "bits of the synapses and of the lists of their sources",
+        "memory_bits": "bits of synapses, source lists and, if stored there, neurons",
     }
     rows = []
     for name in meanings:

@@ -134,16 +134,9 @@ def _too_few_cores(
     counts = [sum(number in each for each in holds) for number in range(len(populations))]
     largest = int(np.argmax(counts))
     own = [each for each, held in zip(contents, holds, strict=True) if largest in held]
-    uses = np.array(
-        [
-            [each.neurons for each in own],
-            [each.sources.size for each in own],
-            [each.words for each in own],
-            [each.profiles.bit_count() for each in own],
-            [each.synapses for each in own],
-        ]
-    )
-    name = LIMIT_NAMES[int((uses.mean(axis=1) / limits[: len(LIMIT_NAMES)]).argmax())]
+    held = np.array([each.counts for each in own], np.int64)
+    uses = np.array(limits.uses(list(held.T)))
+    name = LIMIT_NAMES[int((uses.mean(axis=1) / limits.most).argmax())]
     return DoesNotFitError(
         f"{populations[largest].name}: needs {counts[largest]} of {len(contents)} cores, limited "
         f"by {name} per core, but the chip has {usable} usable cores; use a larger chip, or cores "

@@ -142,15 +142,15 @@ def test_bits_of_the_memory_by_hand() -> None:
 def test_limits_of_mappings_keep_within_the_memory(
     memory: int, weight: int, index: int, axon: int, axons: int, synapses: int | None, neuron: int
 ) -> None:
-    """The synapse limit fits the memory with all axons and neurons; one more does not."""
-    others = axon * axons + neuron * 100
+    """The limits fit the memory with all axons; one synapse or bit more does not."""
+    others = axon * axons
     try:
         chip = Chip(
             "c", 1, 1, 100, synapses, axons, memory_bits=memory, weight_bits=weight,
             index_bits=index, axon_bits=axon, neuron_bits=neuron,
         )  # fmt: skip
     except ChipError as error:
-        assert weight + index + others > memory
+        assert weight + index + neuron + others > memory
         assert "less than one synapse" in str(error)
         return
     most = chip.synapse_limit
@@ -158,6 +158,9 @@ def test_limits_of_mappings_keep_within_the_memory(
     assert most * (weight + index) + others <= memory
     assert most == synapses or (most + 1) * (weight + index) + others > memory
     assert synapses is None or most <= synapses
+    bits = chip.shared_bits
+    assert (bits is None) == (neuron == 0)
+    assert bits is None or bits + others == memory
 
 
 def test_a_synapse_limit_replaces_memory_bits() -> None:
@@ -179,8 +182,8 @@ def test_a_synapse_limit_replaces_memory_bits() -> None:
         ({"axon_bits": 8}, "axon_bits is 8, but memory_bits is missing"),
         ({"neuron_bits": 8}, "neuron_bits is 8, but memory_bits is missing"),
         (
-            {"memory_bits": 8195, "weight_bits": 4, "neuron_bits": 8},
-            "memory_bits is 8195, less than one synapse .4., all neurons .8192. and the lists",
+            {"memory_bits": 11, "weight_bits": 4, "neuron_bits": 8},
+            "memory_bits is 11, less than one synapse .4., one neuron .8. and the lists",
         ),
         ({"memory_bits": 1000, "weight_bits": 8, "axon_bits": 1}, "requires axons_in, the number"),
         ({"memory_bits": 7, "weight_bits": 8}, "memory_bits is 7, less than one synapse .8."),

@@ -32,7 +32,8 @@ class Case:
     item : item of every neuron
     place : part of every item
     sizes : sizes of the neurons
-    limits, weight : values of the four limits
+    limits, weight : values of the five limits
+    bits : of memory, per unit of neuron size and per synapse
     """
 
     edges: limits_twin.Edges
@@ -43,12 +44,15 @@ class Case:
     limits: list[int]
     weight: list[int]
     copies: bool = False
+    bits: tuple[int, int] = (0, 0)
 
     def part(self) -> list[int]:
         return [self.place[i] for i in self.item]
 
     def use(self) -> list[list[int]]:
-        return limits_twin.use(self.edges, self.part(), self.parts, self.sizes, self.copies)
+        return limits_twin.use(
+            self.edges, self.part(), self.parts, self.sizes, self.copies, self.bits
+        )
 
     def total(self) -> int:
         return limits_twin.excess(self.use(), self.limits, self.weight)
@@ -56,7 +60,7 @@ class Case:
     def above(self, k: int) -> list[int]:
         """Return the excess of a part over each limit."""
         use = self.use()
-        return [max(0, use[r][k] - self.limits[r]) for r in range(4)]
+        return [max(0, use[r][k] - self.limits[r]) for r in range(5)]
 
     def over(self, k: int) -> int:
         return sum(w * a for w, a in zip(self.weight, self.above(k), strict=True))
@@ -72,6 +76,9 @@ class Case:
 
     def size(self, v: int) -> int:
         return sum(size for size, i in zip(self.sizes, self.item, strict=True) if i == v)
+
+    def memory(self, v: int) -> int:
+        return self.bits[0] * self.size(v) + self.bits[1] * len(self.rows(v))
 
     def sources(self, k: int) -> set[int]:
         """Return the neurons with a synapse in a part."""
@@ -91,7 +98,7 @@ class Case:
         others = {s for s, t in self.edges if self.item[t] != v and self.place[self.item[t]] == own}
         rows = self.rows(v)
         gone = len(set(rows) - others)
-        uses = (self.size(v), len(rows), gone, self.leaving(v))
+        uses = (self.size(v), len(rows), gone, self.leaving(v), self.memory(v))
         return sum(
             w * min(u, a) for w, u, a in zip(self.weight, uses, self.above(own), strict=True)
         )
@@ -100,9 +107,9 @@ class Case:
         """Return the estimated excess added by an item at its destination, and its new sources."""
         use, rows = self.use(), self.rows(v)
         new = set(rows) - self.sources(to)
-        uses = (self.size(v), len(rows), len(new), self.leaving(v))
+        uses = (self.size(v), len(rows), len(new), self.leaving(v), self.memory(v))
         change = 0
-        for r in range(4):
+        for r in range(5):
             before = max(0, use[r][to] - self.limits[r])
             after = max(0, use[r][to] + uses[r] - self.limits[r])
             change += self.weight[r] * (after - before)

@@ -6,17 +6,25 @@ Edges = list[tuple[int, int]]
 
 
 def use(
-    edges: Edges, part: list[int], parts: int, sizes: list[int], copies: bool = False
+    edges: Edges,
+    part: list[int],
+    parts: int,
+    sizes: list[int],
+    copies: bool = False,
+    bits: tuple[int, int] = (0, 0),
 ) -> list[list[int]]:
-    """Return neurons, synapses, axons_in and axons_out of every part.
+    """Return neurons, synapses, axons_in, axons_out and bits of memory of every part.
 
-    With copies, axons_out counts the neurons themselves plus one copy per further part.
+    With copies, axons_out counts the neurons themselves plus one copy per further part. Memory
+    holds `bits` per unit of neuron size, and per synapse.
     """
-    table = [[0] * parts for _ in range(4)]
+    table = [[0] * parts for _ in range(5)]
     for v, k in enumerate(part):
         table[0][k] += sizes[v]
+        table[4][k] += bits[0] * sizes[v]
     for _, target in edges:
         table[1][part[target]] += 1
+        table[4][part[target]] += bits[1]
     for source, k in {(source, part[target]) for source, target in edges}:
         table[2][k] += 1
         if part[source] != k and not copies:

@@ -42,6 +42,13 @@ class CoreContent(NamedTuple):
     profiles: int
     packets: float
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Neurons, axons, list words, profiles and synapses, as `CoreLimits.uses` expects them."""
+        return (
+            self.neurons, self.sources.size, self.words, self.profiles.bit_count(), self.synapses
+        )  # fmt: skip
+
 
 Cost = tuple[int, float]  # cores, and packets per tick times list words
 
@@ -86,12 +93,12 @@ class Packer:
 
     def _size(self, content: CoreContent) -> float:
         """Return the largest part of a memory that a content uses."""
+        *used, _, synapses, bits = (int(each) for each in self.limits.uses(content.counts))
         limits = self.limits
         return max(
-            content.neurons / limits.neurons,
-            content.sources.size / limits.axons,
-            content.words / limits.words,
-            content.synapses / limits.synapses,
+            *(each / limit for each, limit in zip(used, limits.most, strict=False)),
+            synapses / limits.synapses,
+            bits / limits.bits,
         )
 
     def _join(self, core: CoreContent, part: CoreContent) -> CoreContent | None:
@@ -125,9 +132,7 @@ class Packer:
         if sources.size < core.sources.size + part.sources.size:
             # A source of both has one list, which may be shared less; otherwise words only add up.
             words = joint_words([(self.fan_ins[each.population], each.neurons) for each in parts])
-            if words > self.limits.words:
-                return None
-        return CoreContent(
+        found = CoreContent(
             core.keys + part.keys,
             parts,
             core.neurons + part.neurons,
@@ -137,6 +142,9 @@ class Packer:
             core.profiles | part.profiles,
             float(self.rate[sources].sum()),
         )
+        used = self.limits.uses(found.counts)
+        fits = all(int(each) <= limit for each, limit in zip(used, self.limits.most, strict=True))
+        return found if fits else None
 
 
 def pack_cores(packer: Packer, tilings: Sequence[Sequence[Tiling]]) -> list[CoreContent]:

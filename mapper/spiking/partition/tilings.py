@@ -116,10 +116,9 @@ def _counted(fan_in: FanIn, tiles: int, limits: CoreLimits) -> list[_Counted]:
 
 def _use(axons: TileAxons, words: Int64 | None, limits: CoreLimits) -> tuple[float, int]:
     """Return the largest ratio of use to limit in any tile, and the index of this limit."""
-    none = np.zeros(1, np.int64)
-    held = none if words is None else words
-    used = (axons.neurons, axons.axons, held, axons.profiles, axons.synapses)
-    ratios = [float(each.max()) / limit for each, limit in zip(used, limits, strict=False)]
+    held = np.zeros_like(axons.neurons) if words is None else words
+    used = limits.uses((axons.neurons, axons.axons, held, axons.profiles, axons.synapses))
+    ratios = [float(each.max()) / limit for each, limit in zip(used, limits.most, strict=True)]
     worst = int(np.argmax(ratios))
     return ratios[worst], worst
 
@@ -151,8 +150,8 @@ def _shortage(fan_in: FanIn, limits: CoreLimits, cores: int) -> DoesNotFitError:
     each = np.arange(fan_in.size)
     axons = count_axons(fan_in, each, fan_in.size)
     words = count_words(fan_in, axons)
-    needs = (axons.neurons, axons.axons, words, axons.profiles, axons.synapses)
-    for name, used, limit in zip(LIMIT_NAMES, needs, limits, strict=False):
+    needs = limits.uses((axons.neurons, axons.axons, words, axons.profiles, axons.synapses))
+    for name, used, limit in zip(LIMIT_NAMES, needs, limits.most, strict=True):
         worst = int(used.argmax())
         if used[worst] > limit:
             return DoesNotFitError(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from chipsim.chip.limits import BITS_OF_MEMORY
 from chipsim.chip.model import Chip
 from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
@@ -18,7 +19,7 @@ from mapper.spiking.partition.tiles import Grid, grid_of
 Int64 = NDArray[np.int64]
 MAP_BYTES = 1 << 27  # of a map of tiles and sources; larger ones are sorted instead
 NO_LIMIT = 1 << 62
-LIMIT_NAMES = ("neurons", "axons", "list words", "profiles", "synapses")
+LIMIT_NAMES = ("neurons", "axons", "list words", "profiles", "synapses", BITS_OF_MEMORY)
 """Names of the fields of `CoreLimits` that a part uses by itself, in messages."""
 
 
@@ -27,7 +28,9 @@ class CoreLimits(NamedTuple):
 
     words : of synapse lists, after sharing
     synapses : before sharing, on chips that do not share lists
+    bits : of a memory of the chip with counted bits
     routes : (neuron, destination core) pairs
+    costs : bits in that memory per neuron, axon, list word, profile and synapse
     """
 
     neurons: int
@@ -35,21 +38,39 @@ class CoreLimits(NamedTuple):
     words: int
     profiles: int
     synapses: int
+    bits: int
     routes: int
+    costs: tuple[int, ...]
 
     @classmethod
     def of(cls, chip: Chip, shape: CoreShape) -> CoreLimits:
         """Return the limits of a core with this shape on a chip."""
-        stored = chip.synapse_limit or NO_LIMIT
+        stored = chip.synapses or NO_LIMIT
         shared = chip.sharing == "offset"
+        words, synapses = (chip.synapse_bits, 0) if shared else (0, chip.synapse_bits)
         return cls(
             min(shape.neurons, chip.neurons),
             min(shape.axons, chip.axons_in or NO_LIMIT),
             min(shape.synapses, stored if shared else NO_LIMIT),
             shape.profiles,
             NO_LIMIT if shared else stored,
+            chip.memory_bits or NO_LIMIT,
             shape.routes,
+            (chip.neuron_bits, chip.axon_bits, words, 0, synapses),
         )
+
+    @property
+    def most(self) -> tuple[int, ...]:
+        """The limits in `LIMIT_NAMES`."""
+        return self[:6]
+
+    def uses(self, counts: Sequence[Int64] | Sequence[int]) -> tuple[Int64, ...]:
+        """Return the use of each limit in `LIMIT_NAMES` by one core, or by several.
+
+        counts : neurons, axons, list words, profiles and synapses
+        """
+        held = [np.asarray(each) for each in counts]
+        return (*held, np.asarray(np.tensordot(self.costs, held, 1), np.int64))
 
 
 class FanIn(NamedTuple):

@@ -12,7 +12,7 @@ from mapper.limits.capacity import _add_targets
 from mapper.limits.enforce import Items, _collect
 from mapper.limits.exchange import Net, _bump, _fill_table, _over, _slot
 from mapper.limits.relief import LinkedLists, Targets, _link, _relieve, _relink
-from mapper.limits.use import count_fans, count_use, weight_of_excess
+from mapper.limits.use import BitCosts, count_fans, count_use, weight_of_excess
 from storage.store.memory import MemoryGraph
 from tests.mapper.limits.test_limits import directed, random_items
 from tests.reference.exchange import Case, Draws, Search
@@ -52,11 +52,11 @@ def test_table_is_a_dictionary(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_excess_of_a_part_follows_its_use(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    use, limits = rng.integers(0, 9, (4, 3)), rng.integers(0, 9, 4)
-    weight = rng.integers(1, 5, 4)
+    use, limits = rng.integers(0, 9, (5, 3)), rng.integers(0, 9, 5)
+    weight = rng.integers(1, 5, 5)
     for _ in range(20):
-        r, k, change = int(rng.integers(4)), int(rng.integers(3)), int(rng.integers(-3, 4))
-        plain = [sum(weight[i] * max(0, use[i, k] - limits[i]) for i in range(4))]
+        r, k, change = int(rng.integers(5)), int(rng.integers(3)), int(rng.integers(-3, 4))
+        plain = [sum(weight[i] * max(0, use[i, k] - limits[i]) for i in range(5))]
         value = int(use[r, k])
         plain.append(plain[0] + _bump(use, limits, weight, r, k, change))
         assert use[r, k] == value + change
@@ -121,12 +121,13 @@ def random_search(seed: int) -> tuple[MemoryGraph, Case, np.random.Generator, ND
     sizes, into = graph.vertex_sizes(), count_fans(graph).into
     with ThreadTeam(1) as team:
         copies = bool(seed % 3 == 0)
-        use = count_use(graph, place[items.item], parts, sizes, into, team, copies)
+        bits = BitCosts(seed % 2, seed % 3)
+        use = count_use(graph, place[items.item], parts, sizes, into, team, copies, bits)
     limits = np.ceil(use.table.mean(axis=1) * 1.1).astype(np.int64) + 1
     weight = weight_of_excess(limits)
     case = Case(
         edges, items.item.tolist(), place.tolist(), sizes.tolist(), parts, limits.tolist(),
-        weight.tolist(), copies,
+        weight.tolist(), copies, bits,
     )  # fmt: skip
     return graph, case, rng, place
 
@@ -144,7 +145,10 @@ def test_relieve(seed: int) -> None:
     listed = np.flatnonzero(active)
     sizes, fans = graph.vertex_sizes(), count_fans(graph)
     with ThreadTeam(1) as team:
-        use = count_use(graph, place[item], case.parts, sizes, fans.into, team, case.copies)
+        use = count_use(
+            graph, place[item], case.parts, sizes, fans.into, team, case.copies,
+            BitCosts(*case.bits),
+        )  # fmt: skip
     limits, weight = np.array(case.limits), np.array(case.weight)
     rows = [case.rows(v) for v in range(place.size)]
     flat = np.array([s for row in rows for s in row], np.int32)
@@ -167,6 +171,7 @@ def test_relieve(seed: int) -> None:
     before, old = case.total(), place.copy()
     expected = search.relieve(queue.tolist(), chains)
     totals = items.total(sizes), items.total(fans.into)
+    totals += (BitCosts(*case.bits).of(*totals),)
     net = Net(item, *items.members(), *totals, start, end, flat, fixed)
     sums = exchange.ExchangeSearch(
         place, use.reach, use.table, limits, weight, keys, counts, used, case.copies

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,9 @@ from mapper.limits.exchange import (
     _relief,
 )
 from mapper.limits.use import (
+    BITS,
     NO_LIMIT,
+    BitCosts,
     Use,
     count_fans,
     count_use,
@@ -82,10 +85,11 @@ def test_use_is_counted_as_defined(seed: int, undirected: bool, threads: int) ->
     assert fans.into.tolist() == [sum(t == v for _, t in edges) for v in range(n)]
     assert fans.out.tolist() == [sum(s == v for s, _ in edges) for v in range(n)]
     copies = bool(seed % 2)
+    bits = BitCosts(seed % 3, seed % 5)
     with ThreadTeam(threads) as team:
-        use = count_use(graph, part, parts, graph.vertex_sizes(), fans.into, team, copies)
+        use = count_use(graph, part, parts, graph.vertex_sizes(), fans.into, team, copies, bits)
     sizes = graph.vertex_sizes().tolist()
-    assert use.table.tolist() == twin.use(edges, part.tolist(), parts, sizes, copies)
+    assert use.table.tolist() == twin.use(edges, part.tolist(), parts, sizes, copies, bits)
     assert use.reach.tolist() == twin.reach(edges, part.tolist())
 
 
@@ -98,14 +102,15 @@ def test_moves_update_all_sums(seed: int, single: bool) -> None:
     graph, edges = directed(rng, n, int(rng.integers(0, 120)))
     items = random_items(rng, n, single)
     place = rng.integers(0, parts, items.count).astype(np.int32)
-    limits = rng.integers(1, 20, 4).astype(np.int64)
+    limits = rng.integers(1, 20, 5).astype(np.int64)
+    bits = BitCosts(seed % 3, seed % 5)
     weight = weight_of_excess(limits)
     fans = count_fans(graph)
     sizes, fan_in = items.total(graph.vertex_sizes()), items.total(fans.into)
     with ThreadTeam(1) as team:
         copies = bool(seed % 2)
         use = count_use(
-            graph, place[items.item], parts, graph.vertex_sizes(), fans.into, team, copies
+            graph, place[items.item], parts, graph.vertex_sizes(), fans.into, team, copies, bits
         )
     sources: list[list[int]] = [[] for _ in range(items.count)]
     for s, t in edges:
@@ -116,7 +121,8 @@ def test_moves_update_all_sums(seed: int, single: bool) -> None:
     keys, counts = np.full(4096, -1, np.int64), np.zeros(4096, np.int32)
     every = np.arange(items.count)
     used = np.array([_fill_table(every, start, end, rows, place, parts, keys, counts), 4096])
-    net = Net(items.item, *items.members(), sizes, fan_in, start, end, rows, items.fixed)
+    held = bits.of(sizes, fan_in)
+    net = Net(items.item, *items.members(), sizes, fan_in, held, start, end, rows, items.fixed)
     search = ExchangeSearch(place, use.reach, use.table, limits, weight, keys, counts, used, copies)
     plain = graph.vertex_sizes().tolist()
     for _ in range(20):
@@ -134,7 +140,7 @@ def test_moves_update_all_sums(seed: int, single: bool) -> None:
         change = _move(v, to, net, search)
         part = place[items.item].tolist()
         assert place[v] == to
-        assert use.table.tolist() == twin.use(edges, part, parts, plain, copies)
+        assert use.table.tolist() == twin.use(edges, part, parts, plain, copies, bits)
         assert use.reach.tolist() == twin.reach(edges, part)
         after = twin.excess(use.table.tolist(), limits.tolist(), weight.tolist())
         assert change == after - before
@@ -154,6 +160,7 @@ def random_load(seed: int, slack: float) -> tuple[Load, NDArray[np.int32], int]:
     with ThreadTeam(1) as team:
         use = count_use(graph, place, parts, graph.vertex_sizes(), fan_in, team)
     limits = np.ceil(use.table.mean(axis=1) * slack).astype(np.int64)
+    limits[BITS] = NO_LIMIT
     return Load(graph, graph.vertex_sizes(), fan_in, limits), place, parts
 
 
@@ -222,7 +229,7 @@ def test_a_hopeless_repair_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
         made.append(1)
 
     def count(self: Load, part: object, parts: int, team: ThreadTeam) -> Use:
-        table = np.zeros((4, parts), np.int64)
+        table = np.zeros((5, parts), np.int64)
         table[0, 0] = load.limits[0] + int(10**6 * 0.97 ** len(made))
         return Use(table, np.zeros(0, np.int32))
 
@@ -276,12 +283,15 @@ def test_a_bound_that_proves_infeasibility() -> None:
 def test_combined_sizes_respect_additive_limits() -> None:
     rng = np.random.default_rng(0)
     sizes, fan_in = rng.integers(1, 5, 100), rng.integers(0, 9, 100)
-    limits = np.array([50, 90, NO_LIMIT, NO_LIMIT])
-    demand = (sizes, fan_in, fan_in, fan_in)
+    limits = np.array([50, 90, NO_LIMIT, NO_LIMIT, NO_LIMIT])
+    demand = (sizes, fan_in, fan_in, fan_in, 3 * sizes + fan_in)
     combined = combine_capacity(demand, limits, np.zeros(2), 100)
     assert combined.exact
     assert (combined.sizes * 50 >= sizes * combined.capacity).all()
     assert (combined.sizes * 90 >= fan_in * combined.capacity).all()
+    shared = combine_capacity(demand, np.array([50, 90, *[NO_LIMIT] * 2, 97]), np.zeros(2), 100)
+    assert shared.exact
+    assert (shared.sizes * 97 >= (3 * sizes + fan_in) * shared.capacity).all()
     tight = combine_capacity(demand, limits, np.zeros(2), -(-int(sizes.sum()) // 50))
     assert not tight.exact
     assert tight.sizes.sum() < combined.sizes.sum()
@@ -316,6 +326,32 @@ def test_runs_keep_all_four_limits(name: str, folder: Path) -> None:
     chip = Chip("c", 8, 8, neurons=16, synapses=75, axons_in=68, axons_out=70, unavailable=(3, 40))
     core = mapped(path, chip, folder, name)
     assert np.array_equal(core, mapped(path, chip, folder, name))
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize("name", ["fast", "default", "classic"])
+def test_runs_keep_the_memory_of_neurons_and_synapses(name: str, folder: Path) -> None:
+    """400 neurons of 40 bits and 3,148 synapses of 8 bits on 64 cores: 644 bits on average."""
+    path = random_network(folder / "net.bin", 400, 3200)
+    chip = Chip("c", 8, 8, neurons=20, memory_bits=900, weight_bits=8, neuron_bits=40)
+    core = mapped(path, chip, folder, name)
+    with NetworkFile(path) as network:
+        into = count_fans(network).into
+    used = np.bincount(core, 40 + 8 * into)
+    assert used.max() <= 900
+    # Space for 20 neurons in each core would leave too little for the synapses.
+    assert int(into.sum()) > 64 * (900 - 20 * 40) // 8
+    few = replace(chip, memory_bits=620)
+    with pytest.raises(DoesNotFitError, match="bits of memory; the chip holds 39,680"):
+        mapped(path, few, folder, name)
+
+
+def test_a_neuron_beyond_the_memory_is_named(folder: Path) -> None:
+    graph = MemoryGraph.from_edges(5, np.array([1, 2, 3, 4]), np.zeros(4, np.int64))
+    chip = Chip("c", 4, 4, memory_bits=50, weight_bits=8, neuron_bits=20)
+    (found,) = [each for each in demands(graph, chip) if each.limit == "memory_bits"]
+    assert str(found).startswith("vertex 0 needs 52 bits of memory; a core holds 50 (2 short)")
+    assert found.needed == 5 * 20 + 4 * 8
 
 
 @pytest.mark.jit

@@ -57,6 +57,19 @@ def edges_of(network: NetworkFile) -> Edges:
     return found
 
 
+def test_relays_fit_with_their_neurons(folder: Path) -> None:
+    """A neuron of size s has 400 - 30 s bits for synapses of 10 bits."""
+    edges = hubs(folder / "net.bin", 3)
+    chip = Chip("c", 8, 8, memory_bits=400, weight_bits=10, neuron_bits=30)
+    with NetworkFile(folder / "net.bin") as network:
+        relays = plan_relays(network, chip)
+        most = (400 - 30 * network.vertex_sizes()) // 10
+    into = np.bincount([v for _, v in edges], minlength=most.size)
+    expected = {v: -(-int(into[v]) // int(most[v])) for v in np.flatnonzero(into > most)}
+    assert len(expected) > 1
+    assert dict(zip(*np.unique(relays.neuron, return_counts=True), strict=True)) == expected
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_every_synapse_exists_once(seed: int, folder: Path) -> None:
     """The network with relays, when relays are contracted, equals the network."""
