@@ -47,6 +47,7 @@ LEVELS: dict[str, list[str]] = {
         "limits",
         "partitioning",
         "placement",
+        "populations",
         "hop_refinement",
         "hypergraph",
         "results",

@@ -6,17 +6,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chipsim.chip.limits import BITS_OF_MEMORY
 from chipsim.chip.model import Chip
-from hw.core.network import SpikingNetwork
-from hw.core.shape import CoreShape
 from hw.core.sharing import SynapseRows, share_lists
-from mapper.spiking.model import Floats, SpikingModel
-from mapper.spiking.partition.tiles import Grid, grid_of
+from mapper.populations.tiles import Grid
+from storage.arrays import Float64, Int64
 
-Int64 = NDArray[np.int64]
 MAP_BYTES = 1 << 27  # of a map of tiles and sources; larger ones are sorted instead
 NO_LIMIT = 1 << 62
 LIMIT_NAMES = ("neurons", "axons", "list words", "profiles", "synapses", BITS_OF_MEMORY)
@@ -24,7 +20,7 @@ LIMIT_NAMES = ("neurons", "axons", "list words", "profiles", "synapses", BITS_OF
 
 
 class CoreLimits(NamedTuple):
-    """Sizes of a core's memories, the smaller of the shape's and the chip's.
+    """Sizes of a core's memories.
 
     words : of synapse lists, after sharing
     synapses : before sharing, on chips that do not share lists
@@ -43,19 +39,19 @@ class CoreLimits(NamedTuple):
     costs: tuple[int, ...]
 
     @classmethod
-    def of(cls, chip: Chip, shape: CoreShape) -> CoreLimits:
-        """Return the limits of a core with this shape on a chip."""
+    def of(cls, chip: Chip) -> CoreLimits:
+        """Return the limits of the cores of a chip, without one on routes."""
         stored = chip.synapses or NO_LIMIT
         shared = chip.sharing == "offset"
         words, synapses = (chip.synapse_bits, 0) if shared else (0, chip.synapse_bits)
         return cls(
-            min(shape.neurons, chip.neurons),
-            min(shape.axons, chip.axons_in or NO_LIMIT),
-            min(shape.synapses, stored if shared else NO_LIMIT),
-            shape.profiles,
+            chip.neurons,
+            chip.axons_in or NO_LIMIT,
+            stored if shared else NO_LIMIT,
+            NO_LIMIT,
             NO_LIMIT if shared else stored,
             chip.memory_bits or NO_LIMIT,
-            shape.routes,
+            NO_LIMIT,
             (chip.neuron_bits, chip.axon_bits, words, 0, synapses),
         )
 
@@ -94,7 +90,7 @@ class FanIn(NamedTuple):
     weight: Int64
     delay: Int64
     profile: Int64
-    rate: Floats
+    rate: Float64
 
     @property
     def size(self) -> int:
@@ -102,33 +98,15 @@ class FanIn(NamedTuple):
         return self.profile.size
 
 
-def fan_ins(
-    model: SpikingModel, network: SpikingNetwork, shape: CoreShape, rate: Floats
-) -> list[FanIn]:
-    """Return the populations with neurons, in order of their ids.
+class Links(NamedTuple):
+    """Synapses between neurons and, with ids from `neurons`, from inputs.
 
-    rate : spikes per tick of each neuron and input, shape (neurons + inputs,)
+    source, target : ndarray[int64], shape (synapses,)
     """
-    order = np.lexsort((network.weight, network.delay, network.target, network.source))
-    source, target, weight, delay = (
-        each[order] for each in (network.source, network.target, network.weight, network.delay)
-    )
-    _, profile = np.unique(network.dynamics(shape), axis=0, return_inverse=True)
-    profile = profile.reshape(-1)
-    found = []
-    for first, each in zip(model.first, model.populations, strict=True):
-        if each.dynamics is None or not each.size:
-            continue
-        own = np.flatnonzero((target >= first) & (target < first + each.size))
-        sources, of_source = np.unique(source[own], return_inverse=True)
-        found.append(
-            FanIn(
-                each.name, grid_of(each.shape), first, sources, of_source.reshape(-1),
-                target[own] - first, weight[own], delay[own],
-                profile[first : first + each.size], rate[sources],
-            )
-        )  # fmt: skip
-    return found
+
+    neurons: int
+    source: Int64
+    target: Int64
 
 
 class TileAxons(NamedTuple):
@@ -146,7 +124,32 @@ class TileAxons(NamedTuple):
     axons: Int64
     profiles: Int64
     synapses: Int64
-    packets: Floats
+    packets: Float64
+
+
+def fan_in_of(
+    name: str,
+    grid: Grid,
+    first: int,
+    profile: Int64,
+    links: Links,
+    kinds: tuple[Int64, Int64],
+    rate: Float64,
+) -> FanIn:
+    """Return a population with its synapses.
+
+    profile : of its neurons
+    links : synapses of the network, sorted by source, then by target
+    kinds : weight and delay of each synapse
+    rate : spikes of each neuron and input per tick
+    """
+    own = np.flatnonzero((links.target >= first) & (links.target < first + profile.size))
+    sources, of_source = np.unique(links.source[own], return_inverse=True)
+    weight, delay = kinds
+    return FanIn(
+        name, grid, first, sources, of_source.reshape(-1), links.target[own] - first, weight[own],
+        delay[own], profile, rate[sources],
+    )  # fmt: skip
 
 
 def count_axons(fan_in: FanIn, part: Int64, parts: int) -> TileAxons:

@@ -14,14 +14,12 @@ from itertools import combinations, product
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mapper.spiking.model import Floats
-from mapper.spiking.partition.tiles import Grid
-from mapper.spiking.partition.tilings import Part, Tiling
-from mapper.spiking.partition.usage import CoreLimits, FanIn, joint_words
+from mapper.populations.tiles import Grid
+from mapper.populations.tilings import Part, Tiling
+from mapper.populations.usage import CoreLimits, FanIn, joint_words
+from storage.arrays import Float64, Int64
 
-Int64 = NDArray[np.int64]
 PartKey = tuple[int, Grid, int]  # population, its cut, and tile
 MOST_TRIALS = 1500  # packings of a search
 MOST_CHECKS = 1 << 21  # pairs of a part and a core that are compared in a search
@@ -63,7 +61,7 @@ class Packer:
 
     fan_ins: Sequence[FanIn]
     limits: CoreLimits
-    rate: Floats
+    rate: Float64
     checks: int = 0
     _joined: dict[tuple[PartKey, ...], CoreContent | None] = field(default_factory=dict)
 

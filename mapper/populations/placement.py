@@ -1,4 +1,4 @@
-"""Placement of the parts of a spiking model on the mesh, for few hops of packets per tick.
+"""Placement of the parts of a network on the mesh, for few hops of packets per tick.
 
 Parts are placed by the placement of group graphs that `mapper run` uses. The placement is then
 mirrored and shifted to the place where packets of inputs have the fewest hops from the host.
@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import coo_array
 
 from chipsim.chip.model import Chip
-from hw.core.network import SpikingNetwork
 from mapper.graph.csr import Subgraph
 from mapper.placement.portfolio import place
 from mapper.placement.region import choose_region
-from mapper.spiking.model import Floats
+from mapper.populations.usage import Links
+from storage.arrays import Float64, Int64
 
-Int64 = NDArray[np.int64]
 TRAFFIC = 1 << 40  # total packets of a placement, which counts in integers
 
 
-def routes_of(network: SpikingNetwork, part: Int64) -> tuple[Int64, Int64]:
+def routes_of(network: Links, part: Int64) -> tuple[Int64, Int64]:
     """Return source and destination part of each route, each shape (routes,), by source.
 
     part : part of each neuron, shape (neurons,)
@@ -33,7 +31,7 @@ def routes_of(network: SpikingNetwork, part: Int64) -> tuple[Int64, Int64]:
     return pair // parts, pair % parts
 
 
-def place_parts(network: SpikingNetwork, part: Int64, rate: Floats, chip: Chip, seed: int) -> Int64:
+def place_parts(network: Links, part: Int64, rate: Float64, chip: Chip, seed: int) -> Int64:
     """Return the core of each part, shape (parts,).
 
     rate : spikes per tick of each neuron and input, shape (neurons + inputs,)
@@ -73,7 +71,7 @@ def _groups(packets: coo_array, sizes: Int64) -> Subgraph:
     )
 
 
-def _near_host(core: Int64, entering: Floats, chip: Chip) -> Int64:
+def _near_host(core: Int64, entering: Float64, chip: Chip) -> Int64:
     """Return the symmetric and shifted placement with the fewest hops of packets from the host.
 
     entering : packets of inputs per tick to each part

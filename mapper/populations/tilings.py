@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mapper.errors import DoesNotFitError
-from mapper.spiking.partition.tiles import Grid, cuts_of, tile_of
-from mapper.spiking.partition.usage import (
+from mapper.populations.tiles import Grid, cuts_of, tile_of
+from mapper.populations.usage import (
     LIMIT_NAMES,
     CoreLimits,
     FanIn,
@@ -21,8 +20,8 @@ from mapper.spiking.partition.usage import (
     count_axons,
     count_words,
 )
+from storage.arrays import Int64
 
-Int64 = NDArray[np.int64]
 KEPT = 4  # cuts per number of tiles that are kept, in addition to the one with most packets
 MORE_TILES = 2  # numbers of tiles beyond the first that fits, for cores shared by populations
 

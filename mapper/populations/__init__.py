@@ -1,0 +1,1 @@
+"""Partition of populations into tiles that fit in cores, and their placement."""

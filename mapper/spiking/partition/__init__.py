@@ -1,1 +1,0 @@
-"""Partition of a spiking model into parts that fit in cores, and their placement."""
