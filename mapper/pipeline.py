@@ -36,7 +36,7 @@ from mapper.graph.contraction import contract
 from mapper.graph.csr import Subgraph
 from mapper.hypergraph.tick_refinement import require_time
 from mapper.limits.axons import make_job
-from mapper.limits.capacity import require_fit
+from mapper.limits.capacity import demands, require_fit
 from mapper.limits.combined import combine_capacity
 from mapper.limits.constraints import Constraints
 from mapper.methods.classic import Classic
@@ -152,17 +152,48 @@ class _Task:
     def map_neurons(self) -> NDArray[np.int32]:
         """Return the core of every neuron."""
         with ThreadTeam(self.plan.threads, self.monitor.stop) as team:
-            run = self._checked(team)
-            method = _method(run)
-            core = _map_items(run, method)[run.job.items.item]
+            core = self._tiled()
+            if core is None:
+                run = self._checked(team)
+                method = _method(run)
+                core = _map_items(run, method)[run.job.items.item]
         with self.monitor.stage("result"):  # step 9
             self.scratch.put_array("core", core)
         return core
+
+    def _tiled(self) -> NDArray[np.int32] | None:
+        """Return the core of every neuron, mapped as tiles that share synapse lists.
+
+        None if the chip shares no lists, or if a mapping that counts synapses is as good.
+        """
+        chip, settings = self.chip, self.settings
+        if chip.sharing == "none" or self.constraints is not None:
+            return None
+        from mapper.populations.stored import tiled_cores
+
+        with self.monitor.stage("check"):
+            found = demands(self.network, replace(chip, sharing="none"), self.plan.threads)
+        fits = all(each.fits for each in found)
+        least = max(-(-each.needed // each.per_core) for each in found)
+        if fits and (settings.cores or settings.objective == "time"):
+            return None
+        try:
+            with self.monitor.stage("limits"):
+                return tiled_cores(
+                    self.network, chip, settings.memory_bytes // 2, settings.seed_of(7),
+                    least if fits else chip.usable_count + 1,
+                )  # fmt: skip
+        except DoesNotFitError:
+            if fits:
+                return None
+            raise
 
     def _checked(self, team: ThreadTeam) -> MappingRun:
         """Return the run of a network that may fit; raises `DoesNotFitError` if it cannot."""
         network, chip, settings, plan = self.network, self.chip, self.settings, self.plan
         with self.monitor.stage("check"):
+            # Synapses, counted one by one, bound the words of shared lists.
+            chip = replace(chip, sharing="none")
             job = make_job(network, chip, plan.threads, self.constraints)
             require_fit(network, chip, plan.threads, job.fans)
             graph: Graph = network

@@ -27,7 +27,7 @@ class Usage:
     ----------
     count : neurons in the core
     neurons : their total size
-    synapses : incoming synapses stored in the core
+    synapses : incoming synapses stored in the core; on chips that share synapse lists, list words
     axons_in : distinct source neurons with a synapse in the core, including neurons of the core
     axons_out : distinct (source neuron, other core) pairs that leave the core; on chips with a
         single target per neuron: neurons, plus one copy per additional target

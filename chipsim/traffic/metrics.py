@@ -234,6 +234,8 @@ def _fill(chip: Chip, traffic: Traffic) -> dict[str, Any]:
     found: dict[str, Any] = {"cores_used": int(used.sum())}
     if chip.single_target:
         found["copies"] = int(traffic.usage.axons_out.sum() - traffic.usage.count.sum())
+    if chip.sharing == "offset":
+        found["list_words"] = int(traffic.usage.synapses.sum())
     for name, fills in whole.items():
         fill = fills[used]
         found[f"{name}_fill_mean"] = float(fill.mean()) if len(fill) else 0.0

@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hw.integers import Int64Array
 
+UInt64Array = NDArray[np.uint64]
 _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 """Odd factors of the two hashes of a list (splitmix64, xxHash64)."""
 
@@ -67,6 +69,27 @@ def share_lists(core: Int64Array, rows: SynapseRows, cores: int) -> SharedLists:
     return SharedLists(heads, words[kept], first)
 
 
+def list_keys(core: Int64Array, words: Int64Array, begin: Int64Array) -> UInt64Array:
+    """Return a key of each list: its core, its length and two hashes of its words.
+
+    core : of each list, shape (lists,)
+    words : one row per word, sorted by list, each list in the order of `share_lists`
+    begin : first word of each list, and the number of words
+
+    Lists of a core with different keys differ.
+    """
+    count = np.diff(begin)
+    place = (np.arange(len(words)) - np.repeat(begin[:-1], count)).astype(np.uint64)
+    hashes = []
+    for factor in _MIX:
+        mixed = place
+        for column in (0, *words.T):
+            mixed = (mixed ^ np.asarray(column).astype(np.uint64)) * factor
+            mixed ^= mixed >> np.uint64(29)
+        hashes.append(np.add.reduceat(mixed, begin[:-1]) if count.size else mixed[:0])
+    return np.column_stack([core.astype(np.uint64), count.astype(np.uint64), *hashes])
+
+
 def _stored(core: Int64Array, words: Int64Array, begin: Int64Array) -> Int64Array:
     """Return for each axon the first axon of its core with an equal list, shape (axons,).
 
@@ -76,21 +99,12 @@ def _stored(core: Int64Array, words: Int64Array, begin: Int64Array) -> Int64Arra
     axons = core.size
     if axons == 0:
         return np.zeros(0, np.int64)
-    count = np.diff(begin)
-    place = (np.arange(len(words)) - np.repeat(begin[:-1], count)).astype(np.uint64)
-    hashes = []
-    for factor in _MIX:
-        mixed = place
-        for column in words.T:
-            mixed = (mixed ^ column.astype(np.uint64)) * factor
-            mixed ^= mixed >> np.uint64(29)
-        hashes.append(np.add.reduceat(mixed, begin[:-1]))
-    keys = np.column_stack([core.astype(np.uint64), count.astype(np.uint64), *hashes])
+    keys = list_keys(core, words, begin)
     _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     found = first[group.reshape(-1)].astype(np.int64)
     # The same words, at the same places of both lists.
-    here = np.repeat(np.arange(axons), count)
-    there = begin[found][here] + place.astype(np.int64)
+    here = np.repeat(np.arange(axons), np.diff(begin))
+    there = begin[found][here] + np.arange(len(words)) - begin[here]
     differs = (words != words[there]).any(axis=1)
     wrong = np.unique(here[differs])
     found[wrong] = wrong

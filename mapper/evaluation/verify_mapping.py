@@ -74,6 +74,7 @@ def verify_mapping(
             packed = core.astype(np.int32)
             for part in ranges(walk_blocks, reader.blocks, network, packed, chip):
                 walk.join(part)
+            walk.share_lists(reader, core)
         else:
             if table.core.min() < 0 or table.core.max() >= cores:
                 raise CheckFailedError(
@@ -84,6 +85,7 @@ def verify_mapping(
             walk = Walk(core, chip)
             walk.use_cores(split.sizes())
             walk.follow(split, split.connections())
+            walk.share_lists(split, core)
         unit = reader.meta["weight_unit"]
         rate_unit = reader.meta["attributes"].get("rate", {"unit": unit})["unit"]
     finally:
@@ -194,6 +196,8 @@ def _metrics(
     }
     if chip.get("single_target"):
         found["copies"] = int(walk.use["axons_out"].sum()) - core.size
+    if chip.get("sharing") == "offset":
+        found["list_words"] = int(walk.use["synapses"].sum())
     if chip.get("memory_bits") is not None:
         filled = _memory(chip, walk.use)[used] / chip["memory_bits"]
         found["memory_fill_mean"] = float(filled.mean())

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mapper.evaluation.verify import Connections, SlowReader
 from mapper.evaluation.verify_energy import link_costs
 from mapper.evaluation.verify_latency import Routers, Steps
+from mapper.evaluation.verify_lists import stored_words
 from mapper.evaluation.verify_machine import DistanceCosts, MachineLayout, WalkedLinks
 from mapper.evaluation.verify_split import SplitReader
 from mapper.evaluation.verify_ticks import Activity
@@ -63,6 +64,11 @@ class Walk:
         np.add.at(self.use["neurons"], self._core, sizes)
         if self._chip.get("single_target"):  # each neuron itself, and later its copies
             np.add.at(self.use["axons_out"], self._core, 1)
+
+    def share_lists(self, reader: SlowReader | SplitReader, core: NDArray[np.int64]) -> None:
+        """Count list words instead of synapses, if the chip shares synapse lists."""
+        if self._chip.get("sharing") == "offset":
+            self.use["synapses"] = stored_words(reader, core, self._cores)
 
     def join(self, other: Walk) -> None:
         """Add the results for the synapses of other neurons."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,49 @@ def _values(raw: bytes, kind: int, count: int, where: str) -> NDArray[np.float64
     return values
 
 
+class BlockWeights(NamedTuple):
+    """A member of weights.
+
+    size : its bytes
+    loops : synapses of each self-loop
+    values : of the outgoing connections of the block in its order, then of the self-loops
+    """
+
+    size: int
+    loops: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+
+def read_weights(
+    path: Path,
+    meta: dict[str, Any],
+    index: int,
+    outgoing: int,
+    read: Callable[[str, int, int], bytes],
+) -> BlockWeights:
+    """Read the weights of a block with `outgoing` outgoing connections.
+
+    read : returns a member, given limits of its size
+    Raises `CheckFailedError` for violations of docs/format.md.
+    """
+    name = f"weights/{index:08d}"
+    where = f"{path}: {name}"
+    raw = read(name, 2, 20 * (meta["connections"] + 2**31))
+    data = np.frombuffer(raw, np.uint8)
+    last = np.flatnonzero(data[1:] < 128) + 2  # position after each varint
+    loops = int(decode_varints(raw[1 : int(last[0])], where)[0]) if last.size else -1
+    first = index * meta["block_size"]
+    here = min(meta["block_size"], meta["neurons"] - first)
+    if data[0] > 2 or not 0 <= loops <= here or last.size <= 2 * loops:
+        raise CheckFailedError(f"{where}: its self-loops are inconsistent")
+    heads = decode_varints(raw[1 : int(last[2 * loops])], where)[1:]
+    gaps, sizes = heads[::2], heads[1::2]
+    if loops and (np.any(gaps[1:] < 1) or gaps.sum() >= here or np.any(sizes < 1)):
+        raise CheckFailedError(f"{where}: its self-loops are outside the block")
+    values = _values(raw[int(last[2 * loops]) :], int(data[0]), outgoing + loops, where)
+    return BlockWeights(len(raw), sizes, values)
+
+
 class WeightCheck:
     """Reads all members of weights, block by block, and compares their sums with meta.json."""
 
@@ -45,33 +88,15 @@ class WeightCheck:
         self._loops_read = 0
 
     def add(self, index: int, outgoing: int, read: Callable[[str, int, int], bytes]) -> None:
-        """Read the weights of a block with `outgoing` outgoing connections.
-
-        read : returns a member, given limits of its size
-        Raises `CheckFailedError` for violations of docs/format.md.
-        """
+        """Add the weights of a block, if the network has weights; see `read_weights`."""
         if not has_weights(self._meta):
             return
-        name = f"weights/{index:08d}"
-        where = f"{self._path}: {name}"
-        raw = read(name, 2, 20 * (self._meta["connections"] + 2**31))
-        data = np.frombuffer(raw, np.uint8)
-        last = np.flatnonzero(data[1:] < 128) + 2  # position after each varint
-        loops = int(decode_varints(raw[1 : int(last[0])], where)[0]) if last.size else -1
-        first = index * self._meta["block_size"]
-        here = min(self._meta["block_size"], self._meta["neurons"] - first)
-        if data[0] > 2 or not 0 <= loops <= here or last.size <= 2 * loops:
-            raise CheckFailedError(f"{where}: its self-loops are inconsistent")
-        heads = decode_varints(raw[1 : int(last[2 * loops])], where)[1:]
-        gaps, sizes = heads[::2], heads[1::2]
-        if loops and (np.any(gaps[1:] < 1) or gaps.sum() >= here or np.any(sizes < 1)):
-            raise CheckFailedError(f"{where}: its self-loops are outside the block")
-        values = _values(raw[int(last[2 * loops]) :], int(data[0]), outgoing + loops, where)
-        self._loops_read += int(sizes.sum())
-        self._found["self_loops"] += loops
+        size, loops, values = read_weights(self._path, self._meta, index, outgoing, read)
+        self._loops_read += int(loops.sum())
+        self._found["self_loops"] += loops.size
         self._found["negative"] += int(np.count_nonzero(values < 0))
         self._found["zeros"] += int(np.count_nonzero(values == 0))
-        self._found["largest_bytes"] = max(self._found["largest_bytes"], len(raw))
+        self._found["largest_bytes"] = max(self._found["largest_bytes"], size)
         self._ends += [float(values.min()), float(values.max())] if values.size else []
 
     def join(self, other: WeightCheck) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 from numba import njit
 
 from chipsim.chip.limits import BITS_OF_MEMORY, MEMORY
+from chipsim.chip.memory import NO_MEMORY
 from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
 from mapper.limits.use import BitCosts, Fans, count_fans
@@ -136,8 +137,10 @@ def demands(graph: Graph, chip: Chip, threads: int = 1, fans: Fans | None = None
 
     fans : synapses of the vertices, if known
 
-    neurons, synapses and bits add up over cores; for axons see above.
+    neurons, synapses and bits add up over cores; for axons see above. On chips that share synapse
+    lists, synapses have no bound.
     """
+    chip = without_lists(chip)
     sizes = graph.vertex_sizes()
     found = [_demand("neurons", sizes, int(sizes.sum()), chip.neurons, chip)]
     axons = chip.axons_in is not None or chip.out_limit is not None
@@ -188,6 +191,20 @@ def _with_origin(demand: Demand, graph: Graph) -> Demand:
     original = int(ids.stored[demand.vertex])
     name = original if ids.labels is None else ids.labels[original]
     return replace(demand, original_id=name)
+
+
+def without_lists(chip: Chip) -> Chip:
+    """Return a chip that shares synapse lists without limits on them; other chips as they are.
+
+    List words are fewer than synapses, by an unknown factor. Memory that neurons share with lists
+    still limits the neurons.
+    """
+    if chip.sharing == "none":
+        return chip
+    neurons = chip.neurons
+    if chip.shared_bits is not None:
+        neurons = min(neurons, max(1, chip.shared_bits // chip.neuron_bits))
+    return replace(chip, neurons=neurons, synapses=None, sharing="none", **NO_MEMORY)  # type: ignore[arg-type]
 
 
 def require_fit(graph: Graph, chip: Chip, threads: int = 1, fans: Fans | None = None) -> None:

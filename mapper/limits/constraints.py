@@ -29,6 +29,7 @@ from chipsim.chip.limits import BITS_OF_MEMORY, LIMITS
 from chipsim.chip.model import Chip
 from chipsim.chip.toml_text import parse_toml, read_toml_bytes
 from mapper.errors import DoesNotFitError, MapperError
+from mapper.limits.capacity import without_lists
 from mapper.limits.enforce import Items
 from mapper.limits.use import BitCosts, Fans
 from storage.arrays import Int32, Int64
@@ -93,7 +94,7 @@ class Constraints:
 
     def require_fit(self, chip: Chip, sizes: Int64, fans: Fans) -> None:
         """Raise `DoesNotFitError` if an item exceeds a core."""
-        items = self.items()
+        items, chip = self.items(), without_lists(chip)
         limits = {
             LIMITS[0]: (sizes, chip.neurons),
             LIMITS[1]: (fans.into, chip.synapse_limit),

@@ -198,7 +198,7 @@ def limits(views: list[View]) -> Table:
     """Return the use of each core limit."""
     meanings = {
         "neurons": "sum of their sizes",
-        "synapses": "incoming, stored in the core",
+        "synapses": "incoming, stored in the core; list words if the chip shares lists",
         "axons_in": "distinct sources of its synapses",
         "axons_out": "distinct pairs of a neuron and another core",
         "memory_bits": "bits of synapses, source lists and, if stored there, neurons",

@@ -43,6 +43,7 @@ METRICS: dict[str, tuple[str, str]] = {
     ENERGY + "neurons": ("Neuron updates", "of every neuron in every tick"),
     ENERGY + "sum": ("Sum", "of the known parts"),
     "copies": ("Copies of neurons", "of neurons that reach several cores"),
+    "list_words": ("List words", "synapses stored, equal lists of a core once"),
     "memory_fill_mean": ("Memory fill, mean", "bits for synapses over the memory of a core"),
     "memory_fill_max": ("Memory fill, max", "of the core with the fullest memory"),
     MACHINE + "cost_total": ("Cost", "traffic times cost of distance in the machine"),
@@ -87,7 +88,7 @@ METRICS: dict[str, tuple[str, str]] = {
 """Title and meaning of every metric, by its name in report.json."""
 
 MEMORY = ("memory_fill_mean", "memory_fill_max")  # chips with a memory size only
-SOME = ("copies", *MEMORY)  # some chips only
+SOME = ("copies", "list_words", *MEMORY)  # some chips only
 SAMPLED = ("congestion_share", "congestion_pairs")  # large chips only
 FILLS = ("core_fill_mean", "core_fill_max")
 SHARES = ("cut_fraction", "congestion_share", *FILLS, WAY + "load_max", *MEMORY)

@@ -136,6 +136,7 @@ class Metrics(LinkLoads):
     machine: Costs | UnsetType = UNSET
     energy_parts: EnergyParts | UnsetType = UNSET
     copies: Amount | UnsetType = UNSET
+    list_words: Amount | UnsetType = UNSET
     memory_fill_mean: Amount | UnsetType = UNSET
     memory_fill_max: Amount | UnsetType = UNSET
 

@@ -121,9 +121,10 @@ def quality(
 
 
 def _memory(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return memory use; empty for chips without memory sizes and copies of neurons."""
+    """Return memory use; empty for chips without memory sizes, copies and shared lists."""
     names = {
         "copies of neurons": "copies",
+        "list words": "list_words",
         "memory fill, mean": "memory_fill_mean",
         "memory fill, max": "memory_fill_max",
     }

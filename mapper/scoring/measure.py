@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ from chipsim.chip.model import Chip
 from chipsim.traffic.arrays import Traffic, Units, measure
 from chipsim.traffic.sweep import Swept
 from mapper.monitoring.callbacks import Advance, ignore
+from mapper.scoring.list_words import list_words
 from storage.arrays import Int32
 from storage.graph import Csr
 from storage.store.network import RATE, NetworkFile
@@ -30,12 +31,14 @@ def measure_network(
 ) -> Traffic:
     """Measure the traffic of a stored network under a mapping, in one pass.
 
+    A second pass counts list words, which replace the synapses of cores on chips that share lists.
+
     scratch : folder for sums that exceed their memory
     advance : called with the number of connections of each block
     swept : sums over all blocks from workers, which replace the threads
     """
     rate = network.attribute(RATE) if RATE in network.meta.attributes else None
-    return measure(
+    traffic = measure(
         chip,
         core,
         _Counted(network, advance) if swept is None else (),
@@ -47,6 +50,10 @@ def measure_network(
         scratch=scratch,
         swept=swept or (),
     )
+    if chip.sharing == "none":
+        return traffic
+    words = list_words(network, core, chip.cores)
+    return replace(traffic, usage=replace(traffic.usage, synapses=words))
 
 
 class Measurements:

@@ -65,7 +65,8 @@ def test_every_metric_has_a_row() -> None:
 
     chip = Chip(
         "c", 1, 1, time=ChipTime(), memory_bits=9, weight_bits=1, delivery="core",
-        single_target=True, energy_unit="pJ", energy=ChipEnergy(event=1.0, neuron=1.0),
+        single_target=True, sharing="offset", energy_unit="pJ",
+        energy=ChipEnergy(event=1.0, neuron=1.0),
     )  # fmt: skip
     found = score(chip, np.zeros(0, np.int32), [], sizes=np.ones(0, np.int64))
     parts = ("core", "energy_parts", "multicast", "tick_bounds", "noc_latency")

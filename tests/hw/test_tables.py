@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hw.core.network import SpikingNetwork
+from hw.core.sharing import SynapseRows, share_lists
 from hw.errors import HwError
 from hw.tables import ChipTables, make_tables
 from tests.hw.networks import TINY, random_network
@@ -72,6 +73,17 @@ def star(leaves: int) -> SpikingNetwork:
     return SpikingNetwork(
         leaves + 1, np.zeros(leaves, int), ends, np.ones(leaves, int), threshold=2
     )
+
+
+def test_equal_lists_are_stored_once() -> None:
+    """Lists with offsets 0, 4, 5 and 0, 6, 7, twice each: six words, whatever their hashes."""
+    lists = [(0, 4, 5), (0, 6, 7), (8, 12, 13), (8, 14, 15)]
+    source = np.repeat(np.arange(4), 3)
+    core = np.zeros(4, np.int64)
+    none = np.zeros(source.size, np.int64)
+    found = share_lists(core, SynapseRows(source, np.ravel(lists), none + 2, none), 1)
+    assert found.heads.tolist() == [[0, 3, 0], [3, 3, 0], [0, 3, 8], [3, 3, 8]]
+    assert found.words[:, 0].tolist() == [0, 4, 5, 0, 6, 7]
 
 
 def test_by_hand() -> None:

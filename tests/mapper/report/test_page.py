@@ -39,7 +39,7 @@ CHIP = Chip(
     memory_bits=20_000, weight_bits=8, index_bits=4, axon_bits=6,
     energy_unit="pJ", energy=ChipEnergy(event=23.6, neuron=81.0),
 )  # fmt: skip
-RARE = ("copies", "congestion_share", "congestion_pairs")  # only some chips
+RARE = ("copies", "list_words", "congestion_share", "congestion_pairs")  # only some chips
 COPIES = replace(CHIP, delivery="core", single_target=True)
 HOSTILE = "<script>alert(1)</script>&amp;\"'</title>{{ 7 * 7 }}{% x %}"
 
