@@ -19,6 +19,10 @@ class CountedMemory(Protocol):
     @property
     def name(self) -> str: ...
     @property
+    def synapses(self) -> int | None: ...
+    @property
+    def sharing(self) -> str: ...
+    @property
     def axons_in(self) -> int | None: ...
     @property
     def memory_bits(self) -> int | None: ...
@@ -35,6 +39,11 @@ class CountedMemory(Protocol):
 def check_memory(chip: CountedMemory) -> None:
     """Raise `ChipError` if the bits of the memory and of its parts do not belong together."""
     where = f"chip {chip.name}"
+    if chip.sharing == "offset" and chip.synapses is None and chip.memory_bits is None:
+        raise ChipError(
+            f"{where}: sharing is offset, but cores hold any number of synapses; add synapses, the "
+            "words of synapse lists per core, or memory_bits"
+        )
     if chip.memory_bits is None:
         for name in PARTS:
             if getattr(chip, name):

@@ -361,10 +361,9 @@ class Chip:
         A number of synapses replaces the bits of the memory.
         """
         given = dict(zip(_LIMITS, (neurons, synapses, axons_in, axons_out), strict=True))
-        kept = self
-        if synapses is not None:
-            kept = replace(self, **NO_MEMORY)  # type: ignore[arg-type]
-        return replace(kept, **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
+        changed: dict[str, Any] = {} if synapses is None else dict(NO_MEMORY)
+        changed |= {k: v for k, v in given.items() if v is not None}
+        return replace(self, **changed)
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields by name for ``json.dumps``; `presets.from_fields` reads them.

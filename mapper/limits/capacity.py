@@ -194,7 +194,7 @@ def _with_origin(demand: Demand, graph: Graph) -> Demand:
 
 
 def without_lists(chip: Chip) -> Chip:
-    """Return a chip that shares synapse lists without limits on them; other chips as they are.
+    """Return a chip that shares synapse lists without limits on them; any other chip unchanged.
 
     List words are fewer than synapses, by an unknown factor. Memory that neurons share with lists
     still limits the neurons.

@@ -168,6 +168,8 @@ def test_a_synapse_limit_replaces_memory_bits() -> None:
     assert chip.synapse_limit == 11
     assert chip.with_limits(synapses=50).synapse_limit == 50
     assert chip.with_limits(neurons=5).synapse_limit == 11
+    shared = replace(chip, sharing="offset")
+    assert shared.with_limits(synapses=50).sharing == "offset"
     assert Chip("c", 1, 1).synapse_limit is None
     assert Chip("c", 1, 1, synapses=7).synapse_limit == 7
 
@@ -186,6 +188,7 @@ def test_a_synapse_limit_replaces_memory_bits() -> None:
             "memory_bits is 11, less than one synapse .4., one neuron .8. and the lists",
         ),
         ({"memory_bits": 1000, "weight_bits": 8, "axon_bits": 1}, "requires axons_in, the number"),
+        ({"sharing": "offset"}, "sharing is offset, but cores hold any number of synapses; add"),
         ({"memory_bits": 7, "weight_bits": 8}, "memory_bits is 7, less than one synapse .8."),
         ({"memory_bits": 0, "weight_bits": 8}, "memory_bits is 0; give a whole number, 1 or more"),
         ({"memory_bits": 9, "weight_bits": 1.5}, "weight_bits is 1.5; give a whole number, at"),

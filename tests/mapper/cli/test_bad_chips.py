@@ -36,6 +36,14 @@ FAULTS = {
     "lists without number": (
         "memory_bits = 99\nweight_bits = 8\naxon_bits = 2", "axon_bits requires axons_in",
     ),
+    "neurons without bits": ("neuron_bits = 8", "neuron_bits is 8, but memory_bits is missing"),
+    "neurons that fill the memory": (
+        "memory_bits = 99\nweight_bits = 8\nneuron_bits = 92",
+        "memory_bits is 99, less than one synapse (8), one neuron (92) and the lists",
+    ),
+    "sharing of nothing": (
+        'sharing = "offset"', "sharing is offset, but cores hold any number of synapses; add",
+    ),
     "energies of an unknown unit": ('energy_unit = "J"', "energy_unit is 'J'; give relative or pJ"),
     "no energy": ("[energy]", "energy: the table is empty; give one or more of event, neuron"),
     "sources of nothing": ("[sources]\nneuron = 'x'", "sources: 'neuron' is not a key with"),

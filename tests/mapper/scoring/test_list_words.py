@@ -56,7 +56,7 @@ def test_words_are_those_of_different_lists(
     expected = [twin.stored_words(synapses, core.tolist()).get(k, 0) for k in range(cores)]
     with NetworkFile(folder / "net.bin") as network:
         assert list_words(network, core, cores).tolist() == expected
-        chip = Chip("c", cores, 1, sharing="offset")
+        chip = Chip("c", cores, 1, synapses=999, sharing="offset")
         usage = measure_network(network, chip, core).usage
         assert usage.synapses.tolist() == expected
         assert sum(expected) <= len(synapses)
