@@ -116,9 +116,10 @@ def add_spikes(group: argparse._ActionsContainer) -> None:
         Option(
             "--min-agreement",
             "COSINE",
-            "minimum cosine of spike trains, 5-tick bins (0.95)",
+            "minimum cosine of spike trains (default: 0.95)",
             _share,
         ),
+        Option("--bin", None, "ticks per bin of spike trains (default: 1)", int, None, (1, 5, 20)),
     )
 
 

@@ -38,7 +38,7 @@ class Option(NamedTuple):
     help: str
     kind: Callable[[str], Any] | None = None
     default: Any = None
-    choices: tuple[str, ...] | None = None
+    choices: tuple[Any, ...] | None = None
 
 
 def choice(

@@ -13,25 +13,24 @@ from mapper.cli import terminal
 from mapper.cli.spiking_tables import simulated_summary, simulated_tables
 from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import BAD_INPUT, UsageError
-from mapper.report.make import PAGE
-from mapper.report.spiking.page import render_spiking
 from mapper.results.output_folder import read_folder, writing_into
+from mapper.spiking.artifacts.compile import write_page
 from mapper.spiking.artifacts.cycles import CycleCounter, TickCycles
 from mapper.spiking.artifacts.folder import SpikingFolder
 from mapper.spiking.artifacts.folder import read_folder as read_spiking
 from mapper.spiking.artifacts.hardware import check_hardware
 from mapper.spiking.artifacts.rasters import first_sample
-from mapper.spiking.artifacts.report import read_report, with_simulation, write_report
+from mapper.spiking.artifacts.report import read_report, with_simulation
 from mapper.spiking.artifacts.simulate import (
     CoresCheck,
     OutputCounts,
     check_run,
     count_outputs,
     run_digest,
+    wrap_warning,
 )
 from mapper.spiking.pipeline import samples_of
 from mapper.spiking.simulate import CoresMachine, CoresRun
-from storage.files import write_file
 from storage.samples.spikes import SpikeSamples
 
 
@@ -46,12 +45,8 @@ def run_spiking(options: argparse.Namespace) -> int:
         samples = samples.first(options.limit)
     if not samples.samples or not samples.ticks:
         raise UsageError(f"{options.input}: has no samples, or samples without ticks; give some")
-    most, held = int(samples.value.max(initial=0)), folder.integers.options.input_spikes
-    if most > held:
-        terminal.say(
-            options, f"note: inputs spike up to {most:,} times per tick; sums are sized for "
-            f"{held:,} and may wrap: compile with such samples in --calibrate",
-        )  # fmt: skip
+    if note := wrap_warning(folder, samples):
+        terminal.say(options, f"note: {note}")
     common.compile_kernels(
         options, "spiking/cycles" if options.cycles or options.hardware else "spiking/run"
     )
@@ -83,12 +78,11 @@ def run_spiking(options: argparse.Namespace) -> int:
         if check is not None:
             rasters = first_sample(folder.model, samples.ticks, run.spikes, check.model)
         report = with_simulation(report, result, rasters)
-        write_report(options.path, report)
-        write_file(options.path / PAGE, render_spiking(report))
+        write_page(options.path, report)
     title = f"{folder.manifest.model.name} on {options.path}"
     terminal.emit(
         options, result, simulated_tables(result, check, title),
-        simulated_summary(result, check, title),
+        simulated_summary(result, check, title, folder.manifest.limits.ticks),
     )  # fmt: skip
     if check is not None and check.differences:
         terminal.complain(f"{check.differences:,} spikes differ from the integer reference")

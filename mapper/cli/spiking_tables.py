@@ -12,9 +12,8 @@ from mapper.results.summary import GAP, Row, next_steps, summary
 from mapper.results.tables import columns, facts
 from mapper.spiking.artifacts.manifest_file import Manifest, TrialEntry
 from mapper.spiking.artifacts.simulate import CoresCheck
-from mapper.spiking.search import AgreementLimits
+from mapper.spiking.schedule import in_ticks
 
-BIN = AgreementLimits().ticks
 MEMORIES = ("neurons", "axons", "routes", "synapses", "profiles")
 """Memories of a core: fields of `CoreEntry` and of `CoreShape`."""
 CYCLE_NAMES = {
@@ -73,7 +72,8 @@ def compiled_tables(manifest: Manifest) -> list[Table]:
     tables = [facts(title, rows), columns("populations", heads, populations)]
     if manifest.trials:
         tried = ("weight bits", "clipped", "same class", "least cosine", "in population")
-        tables.append(columns("precisions tried", tried, [_trial(one) for one in manifest.trials]))
+        body = [_trial(one, manifest) for one in manifest.trials]
+        tables.append(columns("precisions tried", tried, body))
     if chosen is not None:
         tables.append(agreement_table("agreement with the model", chosen.populations))
     memories = ("core", "neurons", "axons", "routes", "synapse words", "profiles")
@@ -93,11 +93,12 @@ def compiled_summary(manifest: Manifest, title: str, folder: Path) -> Table:
     ]
     if chosen is not None:
         same = min((each.same for each in chosen.outputs), default=1.0)
-        least, name = _least_cosine(chosen)
+        least, name = _least_cosine(chosen, manifest)
+        bins = in_ticks(manifest.limits.ticks)
         rows += [
             GAP,
             Row("same class", f"{same:.1%}", "as the model, on the calibration samples"),
-            Row("spike trains", f"{least:.3f}", f"cosine in bins of {BIN} ticks, least in {name}"),
+            Row("spike trains", f"{least:.3f}", f"cosine in bins of {bins}, least in {name}"),
         ]
         rows += accuracy_rows(chosen.outputs)
     if manifest.limits_missed:
@@ -142,13 +143,14 @@ def _chosen(manifest: Manifest) -> TrialEntry | None:
     return None if manifest.chosen is None else manifest.trials[manifest.chosen]
 
 
-def _least_cosine(trial: TrialEntry) -> tuple[float, str]:
+def _least_cosine(trial: TrialEntry, manifest: Manifest) -> tuple[float, str]:
     """Return the least mean cosine of a population, and its name."""
-    return next(iter(_cosines(trial.populations)), (1.0, "no population"))
+    cosines = _cosines(trial.populations, manifest.limits.ticks)
+    return next(iter(cosines), (1.0, "no population"))
 
 
-def _trial(one: TrialEntry) -> tuple[Any, ...]:
-    least, name = _least_cosine(one)
+def _trial(one: TrialEntry, manifest: Manifest) -> tuple[Any, ...]:
+    least, name = _least_cosine(one, manifest)
     same = min((each.same for each in one.outputs), default=1.0)
     return str(one.weight_bits), one.clip, f"{same:.1%}", f"{least:.3f}", name
 
@@ -212,8 +214,13 @@ def simulated_tables(found: dict[str, Any], check: CoresCheck | None, title: str
     return tables
 
 
-def simulated_summary(found: dict[str, Any], check: CoresCheck | None, title: str) -> Table:
-    """Return the summary of a simulation; found : its JSON object."""
+def simulated_summary(
+    found: dict[str, Any], check: CoresCheck | None, title: str, ticks: int
+) -> Table:
+    """Return the summary of a simulation.
+
+    found : its JSON object; ticks : of the bins in which spike trains are compared
+    """
     rows = [Row("samples", found["samples"], f"of {_count(found['ticks'], 'tick')}")]
     rows += [
         Row("accuracy", f"{output['accuracy']:.1%}", f"at {output['name']}")
@@ -232,8 +239,8 @@ def simulated_summary(found: dict[str, Any], check: CoresCheck | None, title: st
                  for each in check.outputs]  # fmt: skip
         rows += accuracy_rows(check.outputs)
         rows += [
-            Row("spike trains", f"{mean:.3f}", f"cosine in bins of {BIN} ticks, {name}")
-            for mean, name in _cosines(check.populations)[:MOST_ROWS]
+            Row("spike trains", f"{mean:.3f}", f"cosine in bins of {in_ticks(ticks)}, {name}")
+            for mean, name in _cosines(check.populations, ticks)[:MOST_ROWS]
         ]
     if "cycles" in found:
         cycles = found["cycles"]
@@ -259,8 +266,8 @@ def _differing(differences: int) -> str:
     return "equal to the integer reference" if not differences else f"{differences:,} differ"
 
 
-def _cosines(rows: Iterable[ComparedTrains]) -> list[tuple[float, str]]:
-    """Return the mean cosine of each population, the least first."""
+def _cosines(rows: Iterable[ComparedTrains], ticks: int) -> list[tuple[float, str]]:
+    """Return the mean cosine of each population in bins of `ticks`, the least first."""
     found = [(cosine.mean, each.name) for each in rows for cosine in each.cosines
-             if cosine.ticks == BIN]  # fmt: skip
+             if cosine.ticks == ticks]  # fmt: skip
     return sorted(found)

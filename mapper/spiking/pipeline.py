@@ -8,12 +8,13 @@ width of the weights, and `mapping` the core of each neuron.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from chipsim.chip.model import Chip
 from hw.core.shape import CoreShape
@@ -35,11 +36,16 @@ from mapper.spiking.search import (
     PrecisionTrial,
     search_precision,
 )
+from storage.errors import BadInputError
 from storage.samples.encoding import Encoding
-from storage.samples.spikes import SpikeSamples, read_spike_samples
+from storage.samples.spikes import SpikeSamples, read_spike_samples, spikes_of_arrays
 
 if TYPE_CHECKING:
     import nir
+
+
+SampleSource = Path | Mapping[str, ArrayLike]
+"""Samples in a file, or in arrays with the names of its arrays."""
 
 
 class CompiledSpikes(NamedTuple):
@@ -88,7 +94,7 @@ class SpikingOptions(NamedTuple):
 def compile_spikes(
     graph: nir.NIRGraph | Path,
     shape: CoreShape,
-    calibration: Path | None = None,
+    calibration: SampleSource | None = None,
     options: SpikingOptions | None = None,
 ) -> CompiledSpikes:
     """Compile a NIR graph, or a file with one, to the integers of cores of a shape.
@@ -144,7 +150,7 @@ class MappedSpikes(NamedTuple):
 def compile_for_chip(
     graph: nir.NIRGraph | Path,
     chip: Chip,
-    calibration: Path | None = None,
+    calibration: SampleSource | None = None,
     options: SpikingOptions | None = None,
 ) -> MappedSpikes:
     """Compile a NIR graph as `compile_spikes` does, for the cores of a chip, and map it onto them.
@@ -174,13 +180,21 @@ def _scales(options: SpikingOptions) -> IntegerOptions:
     return given._replace(input_unit=encoding.unit, input_spikes=most)
 
 
-def samples_of(model: SpikingModel, path: Path, encoding: Encoding | None = None) -> SpikeSamples:
+def samples_of(
+    model: SpikingModel, source: SampleSource, encoding: Encoding | None = None
+) -> SpikeSamples:
     """Read samples for the inputs of a model; raises `BadInputError`.
 
     encoding : of samples that hold real numbers; the same as in `SpikingOptions`
     """
     inputs = [model.populations[number] for number in model.inputs]
-    return read_spike_samples(path, {each.name: each.shape for each in inputs}, encoding)
+    shapes = {each.name: each.shape for each in inputs}
+    if isinstance(source, Path):
+        return read_spike_samples(source, shapes, encoding)
+    try:
+        return spikes_of_arrays(source, shapes, encoding)
+    except BadInputError as error:
+        raise BadInputError(f"samples: {error}") from error
 
 
 def measured_activity(

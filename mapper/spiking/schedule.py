@@ -76,12 +76,16 @@ def _latencies(model: SpikingModel, delays: tuple[int, ...]) -> tuple[int, ...]:
     loop = _loop(later, leads)
     names = [model.populations[number].name for number in loop]
     given = sum(1 - steps[pair] for pair in pairwise(loop))
-    ticks = "1 tick" if given == 1 else f"{given} ticks"
     raise MapperError(
-        f"loop {' -> '.join(names)}: its delays sum to {ticks}, but a chip needs "
+        f"loop {' -> '.join(names)}: its delays sum to {in_ticks(given)}, but a chip needs "
         f"{len(loop) - 1}, one per connection; add a delay of {len(loop) - 1 - given} to a "
         "connection of the loop"
     )
+
+
+def in_ticks(count: int) -> str:
+    """Return a number of ticks in words."""
+    return "1 tick" if count == 1 else f"{count} ticks"
 
 
 def _loop(number: int, leads: dict[int, int]) -> list[int]:

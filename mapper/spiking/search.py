@@ -16,7 +16,7 @@ from mapper.spiking.agreement import (
 from mapper.spiking.integers import IntegerModel, IntegerOptions, MeasuredActivity, to_integers
 from mapper.spiking.model import SpikingModel
 from mapper.spiking.reference import ReferenceRun
-from mapper.spiking.schedule import Schedule
+from mapper.spiking.schedule import Schedule, in_ticks
 from mapper.spiking.simulate import CoresMachine
 from storage.samples.spikes import SpikeSamples
 
@@ -30,11 +30,12 @@ class AgreementLimits(NamedTuple):
 
     same : part of the samples with the same class at every output
     cosine : mean cosine of the trains of every population, in bins of `ticks`
+    ticks : one of `mapper.spiking.agreement.BINS`; 1 compares the ticks of the spikes
     """
 
     same: float = 0.99
     cosine: float = 0.95
-    ticks: int = 5
+    ticks: int = 1
 
 
 class PrecisionTrial(NamedTuple):
@@ -137,6 +138,6 @@ def _missed(best: PrecisionTrial, limits: AgreementLimits) -> str:
     cosine, name = best.least_cosine(limits.ticks)
     return (
         f"the best weights have {best.weight_bits} bits, the same class in {best.least_same():.1%} "
-        f"of the samples (limit {limits.same:.1%}) and a cosine of {cosine:.3f} (limit "
-        f"{limits.cosine:g}) in {name}, which loses most"
+        f"of the samples (limit {limits.same:.1%}) and a cosine of {cosine:.3f} in bins of "
+        f"{in_ticks(limits.ticks)} (limit {limits.cosine:g}) in {name}, which loses most"
     )

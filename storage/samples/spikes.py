@@ -15,18 +15,19 @@ import math
 import struct
 import zipfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from storage.errors import BadInputError
 from storage.npz import open_arrays
 from storage.samples.encoding import ENCODING_METHODS, Encoding, encode
 from storage.samples.spike_lists import Int64, SpikeSamples
 
-__all__ = ["SpikeSamples", "read_spike_samples"]
+__all__ = ["SpikeSamples", "read_spike_samples", "spikes_of_arrays"]
 
 Shape = tuple[int, ...]
 MAX_VALUES = 1 << 30
@@ -57,10 +58,17 @@ def read_spike_samples(
         reason = " ".join(str(error).split())[:120]
         raise BadInputError(f"{path}: not a valid npz file ({reason}); save it again") from error
     try:
-        found = _named(found, shapes)
-        return _samples(found, shapes) if encoding is None else _encoded(found, shapes, encoding)
+        return spikes_of_arrays(found, shapes, encoding)
     except BadInputError as error:
         raise BadInputError(f"{path}: {error}") from error
+
+
+def spikes_of_arrays(
+    arrays: Mapping[str, ArrayLike], shapes: dict[str, Shape], encoding: Encoding | None = None
+) -> SpikeSamples:
+    """Return the samples in arrays with the names of an archive; see `read_spike_samples`."""
+    found = _named({name: np.asarray(values) for name, values in arrays.items()}, shapes)
+    return _samples(found, shapes) if encoding is None else _encoded(found, shapes, encoding)
 
 
 def _named(found: dict[str, NDArray[Any]], shapes: dict[str, Shape]) -> dict[str, NDArray[Any]]:

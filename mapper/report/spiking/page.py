@@ -10,7 +10,6 @@ from mapper.report.page import asset, colour_style, templates
 from mapper.report.spiking.rasters import rasters
 from mapper.version import version
 
-BIN = 5  # ticks of the bins in which spike trains are compared on this page
 MEMORIES = ("neurons", "axons", "routes", "synapses", "profiles")
 
 
@@ -85,23 +84,25 @@ def _populations(report: dict[str, Any]) -> Table:
     run = report.get("simulation") or {}
     compared = run.get("model") or _chosen(report) or {"populations": []}
     agreement = {one["name"]: one for one in compared["populations"]}
+    width = report["limits"]["ticks"]
+    ticks = "1 tick" if width == 1 else f"{width} ticks"
     heads = ("Population", "Kind", "Shape", "Latency in ticks", "Spikes", "Of the model",
-             f"Cosine, {BIN} ticks", "Least of a sample")  # fmt: skip
+             f"Cosine, bins of {ticks}", "Least of a sample")  # fmt: skip
     rows: list[list[Any]] = []
     for one in report["populations"]:
         found = agreement.get(one["name"])
         cells: list[Any] = [Cell(None)] * 4
         if found is not None:
-            cells = [found["found"], found["expected"], *_cosine(found["cosines"])]
+            cells = [found["found"], found["expected"], *_cosine(found["cosines"], width)]
         shape = " x ".join(map(str, one["shape"]))
         rows.append([one["name"], one["kind"], Cell(shape), max(0, one["latency"]), *cells])
     return table("Populations", heads, rows, hidden=True)
 
 
-def _cosine(cosines: list[dict[str, Any]]) -> list[Cell]:
-    """Return the mean and the least cosine of the samples in bins of `BIN` ticks."""
+def _cosine(cosines: list[dict[str, Any]], ticks: int) -> list[Cell]:
+    """Return the mean and the least cosine of the samples in bins of `ticks`."""
     for each in cosines:
-        if each["ticks"] == BIN:
+        if each["ticks"] == ticks:
             return [Cell(each[name], f"{each[name]:.3f}") for name in ("mean", "least")]
     return [Cell(None), Cell(None)]
 
@@ -117,7 +118,7 @@ def _trials(report: dict[str, Any]) -> list[Table]:
             (cosine["mean"], each["name"])
             for each in one["populations"]
             for cosine in each["cosines"]
-            if cosine["ticks"] == BIN
+            if cosine["ticks"] == report["limits"]["ticks"]
         ]
         least, name = min(cosines, default=(1.0, ""))
         label = f"{one['weight_bits']} bits" + (", clipped" if one["clip"] else "")

@@ -11,11 +11,12 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -52,11 +53,32 @@ from storage.files import read_input
 from storage.samples.encoding import Encoding
 from storage.typed import convert
 
+if TYPE_CHECKING:
+    import nir
+
 MODEL, INTEGERS = "model.nir", "integers.npz"
 _SYNAPSES = ("source", "target", "weight", "delay")
 _NEURONS = (*DYNAMICS, *VALUES, *STATE)
 _ARRAYS = {*_SYNAPSES, *_NEURONS, "scale", "core"}
 _WIDTHS = (np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32, np.int64)
+
+
+class ModelSource(NamedTuple):
+    """A NIR file: its name and its bytes."""
+
+    name: str
+    data: bytes
+
+    @classmethod
+    def of(cls, model: nir.NIRGraph | Path) -> ModelSource:
+        """Return a file, or the file that holds a graph."""
+        if isinstance(model, Path):
+            return cls(model.name, read_input(model, MOST_FILE))
+        import nir
+
+        with tempfile.TemporaryDirectory(prefix="mapper-") as folder:
+            nir.write(Path(folder) / MODEL, model)
+            return cls(MODEL, (Path(folder) / MODEL).read_bytes())
 
 
 class SpikingFolder(NamedTuple):
@@ -102,18 +124,17 @@ def is_spiking(folder: Path) -> bool:
 
 
 def write_folder(
-    folder: Path, source: Path, mapped: MappedSpikes, chip: Chip, options: SpikingOptions
-) -> Manifest:
-    """Write a compiled model; source : the NIR file; options : it was compiled with."""
-    data = read_input(source, MOST_FILE)
+    folder: Path, source: ModelSource, mapped: MappedSpikes, chip: Chip, options: SpikingOptions
+) -> SpikingFolder:
+    """Write a compiled model; options : it was compiled with."""
     compiled, integers = mapped.compiled, mapped.compiled.integers
-    files = {MODEL: data, INTEGERS: npz_bytes(_arrays(integers, mapped.core))}
+    files = {MODEL: source.data, INTEGERS: npz_bytes(_arrays(integers, mapped.core))}
     model = compiled.model
     manifest = {
         "schema": SCHEMA,
         "kind": KIND,
         "tool": f"mapper {version()}",
-        "model": {"name": source.name, "sha256": hashlib.sha256(data).hexdigest()},
+        "model": {"name": source.name, "sha256": hashlib.sha256(source.data).hexdigest()},
         "tick": model.tick,
         "reset": options.reset,
         "encoding": _plain(options.encoding),
@@ -125,6 +146,7 @@ def write_folder(
         "inputs": integers.network.inputs,
         "scales": _plain(integers.options),
         "counts": _plain(integers.counts),
+        "limits": _plain(options.limits),
         "trials": _plain(compiled.trials),
         "chosen": compiled.chosen,
         "limits_missed": compiled.missed,
@@ -132,7 +154,8 @@ def write_folder(
         "cores": [msgspec.to_builtins(each) for each in core_entries(mapped.tables)],
     }
     write_sealed(folder, files, manifest)
-    return convert(read_manifest(folder, SCHEMA), Manifest)
+    written = convert(read_manifest(folder, SCHEMA), Manifest)
+    return SpikingFolder(folder, written, chip, model, integers, mapped.core)
 
 
 def read_folder(path: Path) -> SpikingFolder:

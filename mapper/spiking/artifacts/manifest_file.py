@@ -42,6 +42,14 @@ class OutputEntry(Struct):
     population: Whole
 
 
+class LimitsEntry(Struct):
+    """Least agreement on the calibration samples: `AgreementLimits`."""
+
+    same: float
+    cosine: Share
+    ticks: Size
+
+
 class CosineEntry(Struct):
     """Cosine of spike trains in bins of `ticks`, over the samples."""
 
@@ -132,6 +140,7 @@ class Manifest(Struct):
 
     tick : duration of a tick in the time unit of the model
     chip, shape : fields of `Chip` and of `CoreShape`
+    limits : agreement that the search of `trials` required
     trials, chosen : precisions that were tried, and the number of the one in the folder
     limits_missed : limits that it misses, "" if none
     encoding : of samples that hold real numbers, None for samples of spikes
@@ -153,6 +162,7 @@ class Manifest(Struct):
     inputs: Size
     scales: ScalesEntry
     counts: CountsEntry
+    limits: LimitsEntry
     trials: list[TrialEntry]
     chosen: Whole | None
     limits_missed: str

@@ -17,7 +17,7 @@ from storage.files import read_input, write_file
 
 Report = dict[str, Any]
 _COPIED = ("chip", "shape", "tick", "reset", "populations", "outputs", "neurons", "inputs",
-           "counts", "trials", "chosen", "limits_missed", "notes", "cores")  # fmt: skip
+           "counts", "limits", "trials", "chosen", "limits_missed", "notes", "cores")  # fmt: skip
 
 
 def report_of(manifest: Manifest, command: list[str]) -> Report:

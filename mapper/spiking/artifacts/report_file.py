@@ -12,6 +12,7 @@ from hw.errors import HwError
 from mapper.spiking.artifacts.manifest_file import (
     CoreEntry,
     CountsEntry,
+    LimitsEntry,
     OutputEntry,
     OutputTrial,
     PopulationEntry,
@@ -119,6 +120,7 @@ class SpikingReport(Struct):
     neurons: Size
     inputs: Size
     counts: CountsEntry
+    limits: LimitsEntry
     trials: list[TrialEntry]
     chosen: Whole | None
     limits_missed: str

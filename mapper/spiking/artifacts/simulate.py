@@ -92,6 +92,17 @@ def check_run(folder: SpikingFolder, samples: SpikeSamples, run: CoresRun) -> Co
     )  # fmt: skip
 
 
+def wrap_warning(folder: SpikingFolder, samples: SpikeSamples) -> str | None:
+    """Return a line if inputs spike more often than the sums of the cores are sized for."""
+    most, held = int(samples.value.max(initial=0)), folder.integers.options.input_spikes
+    if most <= held:
+        return None
+    return (
+        f"inputs spike up to {most:,} times per tick; sums are sized for {held:,} and may wrap: "
+        "compile with such samples in --calibrate"
+    )
+
+
 def run_digest(folder: SpikingFolder, run: CoresRun) -> str:
     """Return the SHA-256 of the spikes and potentials of all outputs; equal on any mapping."""
     found = hashlib.sha256()

@@ -148,7 +148,8 @@ def test_summary_and_notes(out: Path, run: Run) -> None:
     [
         (("--tick-length", "0.002"), "tick", 0.002),
         (("--reset", "subtract"), "reset", "subtract"),
-        (("--weight-bits", "5,7"), "shape.weight_bits", 5),
+        (("--weight-bits", "5,7", "--bin", "5"), "shape.weight_bits", 5),
+        (("--bin", "20"), "limits.ticks", 20),
         (("--per", "population"), "scales.per", "population"),
         (("--min-agreement", "0"), "chosen", 0),
     ],
@@ -163,7 +164,7 @@ def test_options_act(out: Path, run: Run, words: tuple[str, ...], name: str, val
     assert manifest == value
     other = np.load(out / INTEGERS)
     same = all(np.array_equal(before[each], other[each]) for each in before)
-    assert same == (name == "chosen")
+    assert same == (name in ("chosen", "limits.ticks"))
 
 
 def test_the_time_step_of_a_file(model: Path, run: Run) -> None:

@@ -15,7 +15,7 @@ from hw.tables import ChipTables, make_tables
 from mapper.errors import CheckFailedError
 from mapper.spiking.artifacts import folder as folder_file
 from mapper.spiking.artifacts import verify
-from mapper.spiking.artifacts.folder import SpikingFolder, read_folder, write_folder
+from mapper.spiking.artifacts.folder import ModelSource, SpikingFolder, read_folder, write_folder
 from mapper.spiking.pipeline import MappedSpikes, SpikingOptions, compile_for_chip
 from tests.mapper.spiking.graphs import save_graph
 
@@ -31,7 +31,7 @@ def mapped(tmp_path: Path) -> MappedSpikes:
 
 @pytest.fixture
 def folder(tmp_path: Path, mapped: MappedSpikes) -> SpikingFolder:
-    write_folder(tmp_path, tmp_path / "a.nir", mapped, CHIP, OPTIONS)
+    write_folder(tmp_path, ModelSource.of(tmp_path / "a.nir"), mapped, CHIP, OPTIONS)
     return read_folder(tmp_path)
 
 

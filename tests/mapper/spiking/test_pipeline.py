@@ -106,7 +106,9 @@ def test_the_narrowest_weights_that_agree_are_chosen() -> None:
 def test_a_failed_search_returns_the_best() -> None:
     given, options = calibrated(), IntegerOptions(input_spikes=2)
     found = search_precision(given, SHAPE, options, AgreementLimits(1.0, 1.0, 1), (2, 3))
-    assert re.search(r"have [23] bits, .* cosine of 0\.\d+ \(limit 1\) in p[12],", found.missed)
+    assert re.search(
+        r"have [23] bits, .* cosine of 0\.\d+ in bins of 1 tick \(limit 1\) in p[12],", found.missed
+    )
     assert found.chosen is not None
     best = found.trials[found.chosen]
     assert best.least_same() == max(each.least_same() for each in found.trials)
@@ -136,3 +138,15 @@ def test_sums_hold_the_spikes_of_the_samples(tmp_path: Path) -> None:
     network = found.integers.network
     half = 1 << (found.integers.shape.sum_bits - 1)
     assert np.abs(network.weight).sum() * times < half
+
+
+@pytest.mark.parametrize(("ticks", "bits"), [(1, 16), (5, 10), (20, 8)])
+def test_limits_are_judged_in_bins(data_dir: Path, ticks: int, bits: int) -> None:
+    """The digits network of IF neurons: the wider the bins, the narrower the weights."""
+    folder = data_dir / "snn"
+    found = compile_spikes(
+        folder / "digits_conv_if.nir", SHAPE, folder / "digits_calibration.npz",
+        SpikingOptions(1e-3, limits=AgreementLimits(ticks=ticks, cosine=0.98, same=0)),
+    )  # fmt: skip
+    assert found.integers.shape.weight_bits == bits
+    assert AgreementLimits().ticks == 1

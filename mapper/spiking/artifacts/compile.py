@@ -1,0 +1,55 @@
+"""Compile a spiking model into a folder, for the command and for Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from chipsim.chip.model import Chip
+from mapper.report.make import PAGE
+from mapper.report.spiking.page import render_spiking
+from mapper.spiking.artifacts.folder import ModelSource, SpikingFolder, write_folder
+from mapper.spiking.artifacts.report import Report, report_of, write_report
+from mapper.spiking.pipeline import SampleSource, SpikingOptions, compile_for_chip
+from storage.files import write_file
+
+if TYPE_CHECKING:
+    import nir
+
+ASSUMED = (
+    "sizes of potentials are assumed; add samples with --calibrate to measure them and to choose "
+    "the weight bits"
+)
+
+
+def compile_into(
+    folder: Path,
+    model: nir.NIRGraph | Path,
+    chip: Chip,
+    samples: SampleSource | None,
+    options: SpikingOptions,
+    command: Sequence[str],
+) -> SpikingFolder:
+    """Compile a model, and write the integers, the report and its page to an empty folder.
+
+    samples : of the calibration, None without one
+    command : words for report.json
+
+    Raises the errors of `compile_for_chip`.
+    """
+    mapped = compile_for_chip(model, chip, samples, options)
+    written = write_folder(folder, ModelSource.of(model), mapped, chip, options)
+    write_page(folder, report_of(written.manifest, list(command)))
+    return written
+
+
+def write_page(folder: Path, report: Report) -> None:
+    """Write report.json and its page."""
+    write_report(folder, report)
+    write_file(folder / PAGE, render_spiking(report))
+
+
+def notes_of(found: SpikingFolder) -> list[str]:
+    """Return a line for each number that was rounded, omitted or assumed."""
+    return [ASSUMED] * (found.manifest.chosen is None) + found.manifest.notes
