@@ -7,6 +7,9 @@
     mapping = mapper.map_network("net.bin", "16x16", seed=1)
     mapping.core, mapping.x, mapping.y, mapping.metrics["hops_mean"]
 
+    compiled = mapper.compile_model("model.nir", "2x2", calibrate="spikes.npz", tick_length=1e-3)
+    compiled.simulate("test.npz").outputs
+
 See docs/reference/python.md. Names are loaded on first use: importing this package is fast.
 """
 
@@ -19,22 +22,31 @@ from mapper.kernels.installation import prepare
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip as Chip
+    from mapper.api import compile_model as compile_model
     from mapper.api import map_network as map_network
     from mapper.errors import DoesNotFitError as DoesNotFitError
     from mapper.errors import MapperError as MapperError
     from mapper.errors import UsageError as UsageError
     from mapper.result import NetworkMapping as NetworkMapping
+    from mapper.spiking.artifacts.compiled_model import CompiledModel as CompiledModel
+    from mapper.spiking.artifacts.compiled_model import SimulatedModel as SimulatedModel
 
 _PLACES = {
     "Chip": "chipsim.chip.model",
+    "CompiledModel": "mapper.spiking.artifacts.compiled_model",
     "DoesNotFitError": "mapper.errors",
     "MapperError": "mapper.errors",
     "NetworkMapping": "mapper.result",
+    "SimulatedModel": "mapper.spiking.artifacts.compiled_model",
     "UsageError": "mapper.errors",
+    "compile_model": "mapper.api",
     "map_network": "mapper.api",
 }
 
-__all__ = ["Chip", "DoesNotFitError", "MapperError", "NetworkMapping", "UsageError", "map_network"]
+__all__ = [
+    "Chip", "CompiledModel", "DoesNotFitError", "MapperError", "NetworkMapping", "SimulatedModel",
+    "UsageError", "compile_model", "map_network",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Python interface: `map_network` maps a network in memory or a file.
+"""Python interface: `map_network` maps a network, `compile_model` compiles a spiking model.
 
 Nothing is printed, and every error is one of `mapper.errors`. Compiled kernels and packages such as
 SciPy are imported by the call, not with this module.
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
@@ -17,16 +16,21 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from mapper.errors import UsageError, as_mapper_errors, shown
-from mapper.monitoring.callbacks import OnFraction, OnProgress, ignore
+from mapper.errors import UsageError, as_argument_errors, as_mapper_errors, shown
+from mapper.monitoring.callbacks import OnProgress, ignore
 
 if TYPE_CHECKING:
+    import nir
+
     from chipsim.chip.model import Chip
-    from mapper.inputs.listener import Listener
     from mapper.inputs.source import Source
     from mapper.result import NetworkMapping
     from mapper.session import MapRequest
     from mapper.settings import Settings
+    from mapper.spiking.artifacts.compiled_model import CompiledModel, Samples
+    from mapper.spiking.discretise import ResetMode
+    from mapper.spiking.scales import Per
+    from storage.samples.encoding import EncodingMethod
 
 _PATH = (str, os.PathLike)
 _WANTED: dict[str, tuple[tuple[type, ...], str]] = {
@@ -136,7 +140,8 @@ def map_network(
     if objective is not None:
         method["objective"] = objective
     with as_mapper_errors():
-        cores = _chip(chip).with_limits(
+        # nothing of a mapping depends on NPU and host
+        cores = replace(_chip(chip), npu=None, host=None).with_limits(
             neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core
         )
         settings = _settings(preset, seed, threads, memory, method)
@@ -147,6 +152,80 @@ def map_network(
         return _map(
             MapRequest(source, cores, settings, file, split_neurons, (), asked), workdir, progress
         )
+
+
+def compile_model(
+    model: nir.NIRGraph | str | os.PathLike[str],
+    chip: Chip | str | os.PathLike[str],
+    *,
+    output: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    calibrate: Samples | None = None,
+    tick_length: float | None = None,
+    reset: ResetMode = "zero",
+    weight_bits: int | Sequence[int] | None = None,
+    per: Per = "neuron",
+    max_loss: float = 1.0,
+    min_agreement: float | None = None,
+    bin: int | None = None,
+    encode: EncodingMethod | None = None,
+    ticks: int | None = None,
+    seed: int = 0,
+    keep_going: bool = False,
+) -> CompiledModel:
+    """Compile a spiking model for the cores of a chip, as `mapper compile` does.
+
+    Parameters
+    ----------
+    model : nir.NIRGraph, or the path of a .nir file
+    chip : "16x16", the name of a preset, the path of a TOML file, or a `Chip`
+    output : folder to write; default: a temporary folder that lasts as long as the result
+    force : replace an existing output
+    calibrate : samples that show how large potentials get, and on which `weight_bits` are tried:
+        the path of an .npz file; an array of shape (samples, ticks, *shape) of spikes per tick, or
+        with `encode` of shape (samples, *shape) of real numbers; or arrays by the names of the
+        file, such as the inputs of the model, lists `sample`, `tick` and `neuron`, labels `y`
+    tick_length : duration of a tick in the time unit of the model; default: its `dt`
+    reset : after a spike, "zero" (to `v_reset`) or "subtract" (the threshold)
+    weight_bits : width or widths to try; default: 8, 10, 12 and 16, as far as the chip has them
+    per : what shares a scale of weights, "neuron" or "population"
+    max_loss : percentage of the samples whose class may change
+    min_agreement : minimum mean cosine of the spike trains of a population; default: 0.95
+    bin : ticks per bin in which the trains are counted, 1 (default), 5 or 20
+    encode, ticks, seed : turn real numbers into spikes, "current", "rate" or "latency", during so
+        many ticks; seed of the random spikes of "rate"
+    keep_going : return the best result if none keeps the limits; `manifest.limits_missed` has them
+
+    Raises
+    ------
+    CheckFailedError
+        If no weights agree with the model within the limits.
+    DoesNotFitError
+        If a limit of the chip cannot be met.
+    UsageError
+        If an argument is invalid.
+    MapperError
+        Base of all, for all other invalid input. A message is one line.
+    """
+    from mapper.spiking.artifacts.compiled_model import compile_folder, sample_source
+    from mapper.spiking.options import CompileOptions, spiking_options
+    from storage.address import path_of
+
+    if isinstance(model, str | os.PathLike):
+        model = path_of(model)
+        if model.suffix.lower() != ".nir":
+            raise UsageError(f"{model}: is not a .nir file; use `mapper compile` for ONNX models")
+    elif not hasattr(model, "nodes") or not hasattr(model, "edges"):
+        raise UsageError(f"model is {shown(model)}; give a nir.NIRGraph or the path of a .nir file")
+    given = CompileOptions(
+        tick_length, reset, weight_bits, per, max_loss, min_agreement, bin, encode, ticks, seed,
+        keep_going,
+    )  # fmt: skip
+    with as_argument_errors():
+        samples = None if calibrate is None else sample_source(calibrate, "calibrate")
+        cores, folder = _chip(chip), None if output is None else Path(output)
+        options = spiking_options(given, cores, samples is not None)
+        return compile_folder(model, cores, samples, options, folder, force)
 
 
 def _check_arguments(**given: Any) -> None:
@@ -194,6 +273,7 @@ def _map(
     request: MapRequest, workdir: str | os.PathLike[str] | None, progress: OnProgress | None
 ) -> NetworkMapping:
     """Run a request, with temporary files in `workdir`."""
+    from mapper.inputs.listener import ProgressListener
     from mapper.inputs.objects import names_of
     from mapper.monitoring.monitor import Monitor
     from mapper.result import NetworkMapping
@@ -210,7 +290,7 @@ def _map(
         monitor: Monitor
         with (
             Monitor(log=folder / LOG, on_progress=progress) as monitor,
-            mapped(request, place, monitor, _listener(progress or ignore)) as session,
+            mapped(request, place, monitor, ProgressListener(progress or ignore)) as session,
         ):
             report = session.report
             if session.imported:
@@ -273,25 +353,6 @@ def _source(
     return source
 
 
-def _listener(on_progress: OnProgress) -> Listener:
-    """Return a listener that reports progress."""
-    from mapper.inputs.listener import Listener
-    from mapper.kernels import warmup
-
-    class ProgressListener(Listener):
-        def task(self, text: str) -> AbstractContextManager[OnFraction]:
-            return nullcontext(lambda fraction: on_progress("import", fraction))
-
-        def compile(self, works: list[str], threads: int) -> None:
-            on_progress("compile kernels", 0.0)
-            warmup.compile_kernels(
-                works, threads, on_progress=lambda share: on_progress("compile kernels", share)
-            )
-            on_progress("compile kernels", 1.0)
-
-    return ProgressListener()
-
-
 def _chip(chip: Any) -> Chip:
     from chipsim.chip.model import Chip
     from chipsim.chip.presets import parse_chip
@@ -299,5 +360,5 @@ def _chip(chip: Any) -> Chip:
     if isinstance(chip, Chip):
         return chip
     if isinstance(chip, str | os.PathLike):
-        return replace(parse_chip(os.fspath(chip)), npu=None, host=None)  # unused by neurons
+        return parse_chip(os.fspath(chip))
     raise UsageError(f'chip is {chip!r}; give "16x16", a preset, the path of a .toml, or a Chip')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -36,6 +37,7 @@ class CannotResumeError(MapperError):
     """The files of an earlier run are for another network or other settings."""
 
 
+_OPTION = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)")
 RESUME = "continue with --resume"  # the advice of a `ResumableError`
 
 
@@ -54,19 +56,41 @@ def nothing_kept() -> Iterator[None]:
 
 @contextmanager
 def as_mapper_errors() -> Iterator[None]:
-    """Convert errors of files, networks and chips to a `MapperError` with the same line."""
+    """Convert errors of files, networks, chips and cores to a `MapperError` with the same line."""
     from chipsim.errors import ChipError
+    from hw.errors import HwError
     from storage.errors import MissingExtraError, StorageError
 
     try:
         yield
     except MissingExtraError as error:
         raise UsageError(str(error)) from error
-    except (StorageError, ChipError) as error:
+    except (StorageError, ChipError, HwError) as error:
         raise MapperError(str(error)) from error
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         raise MapperError(f"{where}{error.strerror or error}") from error
+
+
+@contextmanager
+def as_argument_errors() -> Iterator[None]:
+    """Convert errors as `as_mapper_errors` does, and name options as arguments of Python.
+
+    Messages call arguments by the options of the command: `--max-loss` is `max_loss`.
+    """
+    try:
+        with as_mapper_errors():
+            yield
+    except MapperError as error:
+        named = name_arguments(str(error))
+        if named == str(error):
+            raise
+        raise type(error)(named) from error
+
+
+def name_arguments(text: str) -> str:
+    """Return a message with options of the command as arguments of Python."""
+    return _OPTION.sub(lambda found: found[1].replace("-", "_"), text)
 
 
 def known_error(error: Exception) -> tuple[str, int] | None:

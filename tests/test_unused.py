@@ -38,7 +38,15 @@ REASONS = {
         ),
         "the loop search with external memory, which only a benchmark runs so far",
     ),
-    "mapper.api.map_network": "for users of Python",
+    **dict.fromkeys(
+        (
+            "mapper.api.compile_model",
+            "mapper.api.map_network",
+            "mapper.spiking.artifacts.compiled_model.CompiledModel.output_agreement",
+            "mapper.spiking.artifacts.compiled_model.CompiledModel.simulate",
+        ),
+        "for users of Python",
+    ),
     "mapper.exports.tables_file.Tables": "the schema of exported tables",
     "mapper.kernels.types.name_of": "inverse of types_of, to record kernels",
     "mapper.portfolio.portfolio_file.Portfolio.tool": "key of a file",

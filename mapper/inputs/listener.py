@@ -6,7 +6,7 @@ import logging
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
-from mapper.monitoring.callbacks import OnFraction, ignore
+from mapper.monitoring.callbacks import OnFraction, OnProgress, ignore
 
 if TYPE_CHECKING:
     from mapper.planning.plan import Plan
@@ -33,3 +33,22 @@ class Listener:
 
     def planned(self, plan: Plan) -> None:
         """Report the plan of the run that follows."""
+
+
+class ProgressListener(Listener):
+    """Reports the fraction of each stage to a function."""
+
+    def __init__(self, on_progress: OnProgress) -> None:
+        self._on_progress = on_progress
+
+    def task(self, text: str) -> AbstractContextManager[OnFraction]:
+        return nullcontext(lambda fraction: self._on_progress("import", fraction))
+
+    def compile(self, works: list[str], threads: int) -> None:
+        from mapper.kernels.warmup import compile_kernels
+
+        self._on_progress("compile kernels", 0.0)
+        compile_kernels(
+            works, threads, on_progress=lambda share: self._on_progress("compile kernels", share)
+        )
+        self._on_progress("compile kernels", 1.0)

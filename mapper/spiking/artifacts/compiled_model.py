@@ -1,0 +1,226 @@
+"""The result of `mapper.compile_model`: a spiking model on the cores of a chip."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mapper.concurrency.threads import ThreadTeam
+from mapper.errors import UsageError, as_argument_errors, name_arguments, shown
+from mapper.results.output_folder import output_folder
+from mapper.spiking.artifacts.compile import compile_into, notes_of
+from mapper.spiking.artifacts.folder import SpikingFolder
+from mapper.spiking.artifacts.manifest_file import CoreEntry, Manifest, OutputTrial, PopulationTrial
+from mapper.spiking.artifacts.simulate import CoresCheck, check_run, count_outputs, wrap_warning
+from mapper.spiking.pipeline import SampleSource, SpikingOptions, samples_of
+from mapper.spiking.simulate import CoresMachine
+from storage.address import path_of
+
+if TYPE_CHECKING:
+    import nir
+
+    from chipsim.chip.model import Chip
+    from mapper.spiking.reference import SpikeTrains
+
+Samples = str | os.PathLike[str] | ArrayLike | Mapping[str, ArrayLike]
+
+
+class SimulatedOutput(NamedTuple):
+    """Results of an output of the model.
+
+    counts : spikes, ndarray[int64], shape (samples, neurons)
+    potentials : of an output that never fires, shape (samples, ticks, neurons); else None
+    classes : ndarray[int64], shape (samples,): the neuron with the most spikes, or with the
+        largest mean potential
+    accuracy : part of the samples whose class is the label; None without labels
+    """
+
+    counts: NDArray[np.int64]
+    potentials: NDArray[np.float64] | None
+    classes: NDArray[np.int64]
+    accuracy: float | None
+
+
+class SimulatedModel(NamedTuple):
+    """Results of the cores on samples, returned by `CompiledModel.simulate`.
+
+    outputs : by name
+    spikes : of each population of neurons by name: arrays `sample`, `tick` and `neuron`, of shape
+        (spikes,), at the ticks of the model
+    events : synaptic events of all samples
+    saturated : per population, ticks of neurons in which a value was clipped
+    check : comparison with the integer reference and with the model; None without it
+    notes : a line for inputs that spike more often than the model was compiled for
+    """
+
+    outputs: dict[str, SimulatedOutput]
+    spikes: dict[str, SpikeTrains]
+    events: int
+    saturated: dict[str, int]
+    check: CoresCheck | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CompiledModel:
+    """A spiking model on the cores of a chip, returned by `mapper.compile_model`.
+
+    Attributes
+    ----------
+    folder : with the files of `mapper compile`; a temporary folder lasts as long as this object
+    chip : the chip
+    manifest : all figures of manifest.json
+    core : ndarray[int64], shape (neurons,), core id (y * width + x) of each neuron, in the order of
+        the populations in the manifest
+    notes : a line for each kind of number that was rounded, omitted or assumed
+    """
+
+    folder: Path
+    chip: Chip
+    manifest: Manifest
+    core: NDArray[np.int64]
+    notes: tuple[str, ...]
+    _content: SpikingFolder
+
+    @property
+    def weight_bits(self) -> int:
+        """Bits of the weights."""
+        return self.manifest.shape["weight_bits"]
+
+    @property
+    def cores(self) -> list[CoreEntry]:
+        """Words used in the memories of each core with neurons."""
+        return self.manifest.cores
+
+    @property
+    def agreement(self) -> dict[str, PopulationTrial]:
+        """Agreement of each population with the model on the calibration samples, by name."""
+        chosen = self.manifest.chosen
+        rows = [] if chosen is None else self.manifest.trials[chosen].populations
+        return {each.name: each for each in rows}
+
+    @property
+    def output_agreement(self) -> dict[str, OutputTrial]:
+        """Agreement of the classes of each output on the calibration samples, by name."""
+        chosen = self.manifest.chosen
+        rows = [] if chosen is None else self.manifest.trials[chosen].outputs
+        return {each.name: each for each in rows}
+
+    def simulate(
+        self, samples: Samples, *, limit: int | None = None, threads: int = 1, check: bool = False
+    ) -> SimulatedModel:
+        """Run the cores on samples, as `mapper simulate` does.
+
+        Parameters
+        ----------
+        samples : as `calibrate` of `mapper.compile_model`
+        limit : number of samples to run, from the first; default: all
+        threads : number of threads; the results do not depend on it
+        check : compare every spike with the integers run without cores, and the trains with the
+            model in floating point
+
+        Raises `UsageError` for invalid arguments, and `MapperError` for invalid samples.
+        """
+        content = self._content
+        for name, value in (("threads", threads), ("limit", 1 if limit is None else limit)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise UsageError(f"{name} is {shown(value)}; give a whole number of 1 or more")
+        with as_argument_errors():
+            model = content.model
+            given = samples_of(model, sample_source(samples, "samples"), content.encoding)
+            if limit is not None:
+                given = given.first(limit)
+            if not given.samples or not given.ticks:
+                raise UsageError("samples: there are none, or they have no ticks; give some")
+            note = wrap_warning(content, given)
+            neural = [n for n, each in enumerate(model.populations) if each.dynamics is not None]
+            machine = CoresMachine(model, content.integers, content.tables())
+            with ThreadTeam(threads) as team:
+                run = machine.run(given, neural, team)
+            names = [each.name for each in model.populations]
+            outputs = {}
+            for output, row in zip(model.outputs, count_outputs(content, given, run), strict=True):
+                trains, size = run.spikes[output.population], row.counts.size
+                outputs[output.name] = SimulatedOutput(
+                    trains.counts(given.samples, size), run.potentials.get(output.population),
+                    row.classes, row.accuracy,
+                )  # fmt: skip
+            return SimulatedModel(
+                outputs, {names[number]: run.spikes[number] for number in neural}, run.events,
+                {names[number]: run.saturated[number] for number in neural},
+                check_run(content, given, run) if check else None,
+                (name_arguments(note),) if note else (),
+            )  # fmt: skip
+
+    def save(self, output: str | os.PathLike[str], *, force: bool = False) -> Path:
+        """Write the folder of `mapper compile` and return its path; force : replace an output."""
+        path = Path(output)
+        with as_argument_errors(), output_folder(path, force) as work:
+            for each in self.folder.iterdir():
+                shutil.copyfile(each, work.folder / each.name)
+        return path
+
+    def __repr__(self) -> str:
+        found = self.manifest
+        return (
+            f"<CompiledModel {found.model.name} on {found.chip['name']}: {found.neurons:,} "
+            f"neurons, {len(found.cores)} cores, {self.weight_bits}-bit weights>"
+        )
+
+
+def sample_source(samples: Samples, name: str) -> SampleSource:
+    """Return samples as a path, or as arrays by name; an array is `x`.
+
+    Raises `UsageError` that calls the argument `name`.
+    """
+    if isinstance(samples, str | os.PathLike):
+        return path_of(samples)
+    if isinstance(samples, Mapping):
+        return dict(samples)
+    if hasattr(samples, "__array__") or isinstance(samples, list | tuple):
+        return {"x": np.asarray(samples)}
+    raise UsageError(
+        f"{name} is {shown(samples)}; give the path of an .npz file, an array of shape (samples, "
+        "ticks, *shape), or arrays by name"
+    )
+
+
+def compile_folder(
+    model: nir.NIRGraph | Path,
+    chip: Chip,
+    samples: SampleSource | None,
+    options: SpikingOptions,
+    output: Path | None,
+    force: bool,
+) -> CompiledModel:
+    """Compile a model into `output`, or into a temporary folder that lasts as long as the result.
+
+    Raises the errors of `compile_into`.
+    """
+    command = ["mapper.compile_model"]
+    if output is not None:
+        with output_folder(output, force) as work:
+            found = compile_into(work.folder, model, chip, samples, options, command)
+        return _compiled(found._replace(path=output))
+    folder = Path(tempfile.mkdtemp(prefix="mapper-"))
+    try:
+        compiled = _compiled(compile_into(folder, model, chip, samples, options, command))
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    weakref.finalize(compiled, shutil.rmtree, folder, ignore_errors=True)
+    return compiled
+
+
+def _compiled(found: SpikingFolder) -> CompiledModel:
+    notes = tuple(map(name_arguments, notes_of(found)))
+    return CompiledModel(found.path, found.chip, found.manifest, found.core, notes, found)
