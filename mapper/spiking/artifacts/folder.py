@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -74,11 +73,9 @@ class ModelSource(NamedTuple):
         """Return a file, or the file that holds a graph."""
         if isinstance(model, Path):
             return cls(model.name, read_input(model, MOST_FILE))
-        import nir
+        from storage.formats.hdf5.nirobject import file_bytes
 
-        with tempfile.TemporaryDirectory(prefix="mapper-") as folder:
-            nir.write(Path(folder) / MODEL, model)
-            return cls(MODEL, (Path(folder) / MODEL).read_bytes())
+        return cls(MODEL, file_bytes(model))
 
 
 class SpikingFolder(NamedTuple):

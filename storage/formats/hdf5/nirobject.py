@@ -8,6 +8,7 @@ No file is written: `nir.write` refuses graphs whose parameters are tensors (Nor
 from __future__ import annotations
 
 import dataclasses
+import io
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,6 +38,24 @@ def tree(graph: Any) -> Group:
     return Group("/", iter([("version", _text("1")), ("node", _group(graph, "/node", ""))]))
 
 
+def file_bytes(graph: Any) -> bytes:
+    """Return a NIR file with a `nir.NIRGraph`, also with tensors; see `tree` for errors."""
+    import h5py
+
+    buffer = io.BytesIO()
+    with h5py.File(buffer, "w") as file:
+        _write(file, tree(graph))
+    return buffer.getvalue()
+
+
+def _write(into: Any, group: Group) -> None:
+    for name, member in group.items():
+        if isinstance(member, Group):
+            _write(into.create_group(name), member)
+        else:
+            into.create_dataset(name, data=member)
+
+
 def _group(node: Any, name: str, path: str) -> Group:
     """path : names of the enclosing graphs and the node itself"""
     if path.count("/") > DEEPEST:
@@ -51,6 +70,10 @@ def _group(node: Any, name: str, path: str) -> Group:
         )
         members["nodes"] = Group(f"{name}/nodes", groups)
         members["edges"] = _edges(node.edges)
+        step = (getattr(node, "metadata", None) or {}).get("dt")
+        if step is not None:
+            about = {"dt": _dataset(step, "dt of the metadata")}
+            members["metadata"] = Group(f"{name}/metadata", iter(about.items()))
         return Group(name, iter(members.items()))
     if not dataclasses.is_dataclass(node):
         raise BadInputError(f"node {path!r}: is a {kind}, not a NIR node; convert it first")

@@ -67,6 +67,28 @@ def test_a_graph_in_memory_is_compiled_as_its_file(model: Path) -> None:
     assert of_graph.agreement.keys() == {"hidden", "classes"}
 
 
+def test_tensors_and_the_time_step_of_a_graph(model: Path) -> None:
+    nir = pytest.importorskip("nir", reason="needs nir")
+
+    class Tensor:
+        def __init__(self, values: Any) -> None:
+            self._values = values
+
+        def detach(self) -> Tensor:
+            return self
+
+        def cpu(self) -> Any:
+            return self._values
+
+    save_graph(Path("model.nir"), dt=1e-3)
+    graph = nir.read("model.nir")
+    graph.nodes["fc1"].weight = Tensor(graph.nodes["fc1"].weight)
+    found = mapper.compile_model(graph, "2x2")
+    assert found.manifest.tick == 1e-3
+    assert read_folder(found.folder).model.tick == 1e-3
+    assert nir.read(found.folder / "model.nir").nodes["fc1"].weight.shape == (HIDDEN, INPUTS)
+
+
 def test_simulation_equals_the_command(model: Path, run: Run) -> None:
     found = mapper.compile_model(model, "2x2", calibrate="spikes.npz", output="out", **LOOSE)
     assert found.core.shape == (HIDDEN + CLASSES,)
