@@ -20,7 +20,6 @@ from storage.formats import EXPORTS as NETWORKS
 if TYPE_CHECKING:
     from storage.formats.losses import Loss
 
-TABLES = "tables"  # the format of compiled spiking models
 FREQUENT = ("format", "moved", "graph", "threshold", "leak", "reset")
 EPILOG = f"""\
 examples:
@@ -32,14 +31,15 @@ examples:
   mapper export result chip.tables.json --threshold 100 --leak 4
   mapper export result mapped.nir --graph model.nir
   mapper export result mapping.noxim
+  mapper export out back.nir
 
 The extension of DST selects the format of a network; text may be gzipped (.gz):
 {list_formats(NETWORKS.values())}
 
 Attributes that the format cannot store are listed on stderr.
 
-The output folder of a run is exported as a mapping; the extension of DST
-selects the format:
+The output folder of a run is exported as a mapping, and the folder of a compiled
+spiking model as tables, sanafe or nir; the extension of DST selects the format:
 {list_formats(MAPPINGS.values())}
 
 `mapper docs export` lists the data that each format can store.
@@ -163,27 +163,30 @@ def _refuse_mappings(options: argparse.Namespace) -> None:
 
 
 def _spiking(options: argparse.Namespace) -> dict[str, Any]:
-    """Export a compiled spiking model: the tables of its cores."""
+    """Export a compiled spiking model."""
     from mapper.errors import UsageError
-    from mapper.exports.spiking_tables import save_spiking
+    from mapper.exports import SPIKING_EXPORTS, choose_exporter, export_spiking
     from mapper.results.output_folder import read_folder
     from mapper.spiking.artifacts.folder import read_folder as read_spiking
 
-    (ending,) = MAPPINGS[TABLES].extensions
-    if options.format not in (None, TABLES) or (
-        options.format is None and not options.destination.name.lower().endswith(ending)
-    ):
+    exporter = choose_exporter(options.destination, options.format)
+    if exporter.name not in SPIKING_EXPORTS:
+        endings = ", ".join(MAPPINGS[name].extensions[0] for name in SPIKING_EXPORTS)
         raise UsageError(
-            f"{options.destination}: a compiled spiking model is exported as {TABLES}; give a name "
-            f"that ends with {ending}"
+            f"{options.destination}: compiled spiking models are exported as "
+            f"{', '.join(SPIKING_EXPORTS)}; give a name that ends with {endings}"
         )
     for name in ("moved", *_mapping_options()):
         if getattr(options, name) is not None:
             option = "network" if name == "moved" else name.replace("_", "-")
             raise UsageError(f"--{option} is for output folders of a run; leave it out")
-    return {"format": TABLES} | read_folder(
-        options.network, lambda: save_spiking(read_spiking(options.network), options.destination)
+    found = {"format": exporter.name} | read_folder(
+        options.network,
+        lambda: export_spiking(read_spiking(options.network), options.destination, exporter.name),
     )
+    if "losses" in found:
+        found["left_out"] = _told(options, exporter.name, found.pop("losses"))
+    return found
 
 
 def _mapping(options: argparse.Namespace) -> dict[str, Any]:

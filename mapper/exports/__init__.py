@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ from mapper.exports.base import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from mapper.spiking.artifacts.folder import SpikingFolder
 
 _TABLES = "mapper.exports.neuron_tables"
 EXPORTS: dict[str, MappingExporter] = {
@@ -64,6 +67,13 @@ EXPORTS: dict[str, MappingExporter] = {
     )
 }  # fmt: skip
 """Formats by name; the first one with a matching extension is used."""
+
+SPIKING_EXPORTS = {
+    "tables": "mapper.exports.spiking_tables:save_spiking",
+    "sanafe": "mapper.exports.spiking_sanafe:save_sanafe",
+    "nir": "mapper.exports.spiking_nir:save_nir",
+}
+"""Formats of compiled spiking models, with module and function(folder, destination)."""
 
 
 def choose_exporter(destination: Path, name: str | None = None) -> MappingExporter:
@@ -110,12 +120,21 @@ def export_mapping(
     return exporter.save(run, destination, given)
 
 
+def export_spiking(folder: SpikingFolder, destination: Path, format: str) -> dict[str, Any]:
+    """Write a compiled spiking model as `export_mapping` does; format : of `SPIKING_EXPORTS`."""
+    module, _, name = SPIKING_EXPORTS[format].partition(":")
+    facts: dict[str, Any] = getattr(import_module(module), name)(folder, destination)
+    return facts
+
+
 __all__ = [
     "CORE_OPTIONS",
     "EXPORTS",
+    "SPIKING_EXPORTS",
     "MappedRun",
     "MappingExporter",
     "choose_exporter",
     "export_mapping",
+    "export_spiking",
     "open_run",
 ]

@@ -22,7 +22,6 @@ import math
 import re
 import sys
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +30,7 @@ from numpy.typing import NDArray
 
 from chipsim.chip.energy import PARTS
 from chipsim.chip.model import Chip
+from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
 from mapper.errors import UsageError
 from mapper.exports.base import NEURON_OPTIONS, MappedRun
@@ -43,6 +43,8 @@ from storage.formats.text.render import render_edges
 
 LINES = 1 << 16
 """Neurons whose lines are written at a time."""
+LONGEST_DELAY = 5
+"""Ticks, of the dendrites of SANA-FE (AccumulatorWithDelayModel)."""
 _SMALLEST = sys.float_info.min
 """Least number above 0 that every YAML parser reads; nonzero potentials are larger."""
 _EDGE = re.compile(rb"(\d+),(\d+),(.+)\n")
@@ -60,7 +62,7 @@ architecture:
 {hops}
       core:
         - name: core{cores}
-          attributes: {{buffer_position: soma, max_neurons_supported: {neurons}}}
+          attributes: {{buffer_position: {buffer}, max_neurons_supported: {neurons}}}
           axon_in:
             - name: axon_in
               attributes: {{energy_message_in: {packet_in!r}, latency_message_in: 0.0}}
@@ -70,7 +72,7 @@ architecture:
 latency_process_spike: 0.0}}
           dendrite:
             - name: dendrite
-              attributes: {{model: accumulator, energy_update: 0.0, latency_update: 0.0}}
+              attributes: {{model: {dendrite}, energy_update: 0.0, latency_update: 0.0}}
           soma:
             - name: soma
               attributes: {{model: leaky_integrate_fire, energy_access_neuron: {neuron!r}, \
@@ -90,18 +92,20 @@ energy_spike_out: 0.0, latency_spike_out: 0.0}}
 """
 
 
-class _Written(NamedTuple):
+class SanafeNetwork(NamedTuple):
     """Written parts of a network.
 
     group : attributes of all neurons, YAML; lines : of single ones
     edges : pieces of YAML
     units : input units per core
+    delays : whether edges have delays
     """
 
     group: str
     lines: str
     edges: Iterator[bytes]
     units: int
+    delays: bool = False
 
 
 def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
@@ -113,16 +117,28 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
     run.require_whole("a SANA-FE network")
     synaptic = synaptic_weights(run.network, bool(options.get("magnitudes")))
     losses = list(synaptic.losses)
-    arch = destination.with_name(f"{destination.stem}.arch.yaml")
     written = (_modelled if synaptic.kept else _plain)(run, options, losses)
-    losses += _machine_losses(run.chip)
-    about = "".join(f"# {line}\n" for line in synaptic.lines(losses))
+    losses += machine_losses(run.chip)
+    found = write_sanafe(destination, run.chip, run.core, written, synaptic.lines(losses))
+    return found | {"weights": synaptic.weights, "losses": losses}
+
+
+def write_sanafe(
+    destination: Path, chip: Chip, core: NDArray[Any], written: SanafeNetwork, about: list[str]
+) -> dict[str, Any]:
+    """Write a network and its architecture; return facts for the user.
+
+    core : of each neuron, shape (neurons,)
+    about : lines for a comment
+    """
+    arch = destination.with_name(f"{destination.stem}.arch.yaml")
+    comment = "".join(f"# {line}\n" for line in about)
     edges = 0
-    with PartialFile(destination) as file, PartialFile(arch) as chip:
-        chip.write(architecture(run.chip, written.units).encode())
+    with PartialFile(destination) as file, PartialFile(arch) as hardware:
+        hardware.write(architecture(chip, written.units, delays=written.delays).encode())
         file.write(
-            f"# {run.core.size} neurons on {run.chip.width}x{run.chip.height} cores; tile = x * "
-            f"{run.chip.routers[1]} + y\n{about}"
+            f"# {core.size} neurons on {chip.width}x{chip.height} cores; tile = x * "
+            f"{chip.routers[1]} + y\n{comment}"
             "network:\n  name: network\n  groups:\n    - name: n\n"
             f"      attributes: {{{written.group}}}\n      neurons:\n{written.lines}".encode()
         )
@@ -134,50 +150,52 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
         if not edges:
             file.write(b"  edges: []\n")
         file.write(b"mappings:\n")
-        places = _places(run)
-        for start in range(0, run.core.size, LINES):
+        places = _places(chip, core)
+        for start in range(0, core.size, LINES):
             rows = enumerate(places[start : start + LINES].tolist(), start)
             file.write("".join(f"  - n.{n}: [core: {t}.{c}]\n" for n, (t, c) in rows).encode())
-        commit_together(chip, file)
-    return {
-        "neurons": run.core.size,
-        "synapses": edges,
-        "architecture": str(arch),
-        "weights": synaptic.weights,
-        "losses": losses,
-    }
+        commit_together(hardware, file)
+    return {"neurons": core.size, "synapses": edges, "architecture": str(arch)}
 
 
-def _modelled(run: MappedRun, options: dict[str, Any], losses: list[Loss]) -> _Written:
+def _modelled(run: MappedRun, options: dict[str, Any], losses: list[Loss]) -> SanafeNetwork:
     """Convert a network with synaptic weights, as computed by cores; add the losses."""
     given = dict(options)
     neuron = {name: given.pop(name) for name in NEURON_OPTIONS if name in given}
     shape = CoreShape(**given)
     numbers = core_network(run.network, shape, neuron)
-    neurons, rough = lif_neurons(numbers, shape)
+    neurons, rough = lif_neurons(numbers.network, shape)
     losses[:] = [*numbers.losses, *rough]
-    unit = np.full(run.core.size, -1)
-    units = 0
-    order, ends = run.by_core()
-    for first, stop in pairwise(ends.tolist()):
-        inputs = order[first:stop][numbers.inputs[order[first:stop]]]
-        unit[inputs] = np.arange(inputs.size)
-        units = max(units, inputs.size)
+    unit = input_units(run.core, numbers.inputs)
+    edges = core_edges(numbers.network)
+    return SanafeNetwork("", neuron_lines(neurons, unit), edges, int(unit.max(initial=-1)) + 1)
 
-    def edges() -> Iterator[bytes]:
-        network = numbers.network
-        for start in range(0, network.source.size, LINES):
-            part = slice(start, start + LINES)
+
+def input_units(core: NDArray[Any], inputs: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the number of each input among the inputs of its core, -1 for other neurons."""
+    unit = np.full(core.size, -1)
+    own = np.flatnonzero(inputs)
+    order = own[np.argsort(core[own], kind="stable")]
+    first = np.searchsorted(core[order], core[order])
+    unit[order] = np.arange(order.size) - first
+    return unit
+
+
+def core_edges(network: SpikingNetwork) -> Iterator[bytes]:
+    """Yield the YAML of the synapses of an integer network."""
+    for delay in np.unique(network.delay).tolist():
+        own = np.flatnonzero(network.delay == delay)
+        late = f", delay: {min(delay, LONGEST_DELAY)}".encode() if delay else b""
+        for start in range(0, own.size, LINES):
+            part = own[start : start + LINES]
             target = network.target[part]
             rows = network.source[part], target, network.weight[part] << network.shift[target]
             for some, form in ((rows[2] >= 0, _YAML_EDGE), (rows[2] < 0, _YAML_NEGATIVE)):
                 text = render_edges(rows[0][some], rows[1][some], np.abs(rows[2][some]), UNIT)
-                yield _EDGE.sub(form, text)
-
-    return _Written("", neuron_lines(neurons, unit), edges(), units)
+                yield _EDGE.sub(form.replace(b"}", late + b"}"), text)
 
 
-def _plain(run: MappedRun, options: dict[str, Any], losses: list[Loss]) -> _Written:
+def _plain(run: MappedRun, options: dict[str, Any], losses: list[Loss]) -> SanafeNetwork:
     """Convert a network without synaptic weights; add the assumptions to the losses."""
     for name in options:
         if name not in ("threshold", "bias", "magnitudes"):
@@ -201,7 +219,7 @@ def _plain(run: MappedRun, options: dict[str, Any], losses: list[Loss]) -> _Writ
             source = np.repeat(np.arange(block.vertices) + block.first, np.diff(indptr))
             yield _EDGE.sub(_YAML_EDGE, render_edges(source, ids.astype(np.int64), weights, unit))
 
-    return _Written(own, f"        - {every}: {{}}\n", edges(), 0)
+    return SanafeNetwork(own, f"        - {every}: {{}}\n", edges(), 0)
 
 
 def spikes_above(threshold: float) -> float:
@@ -209,16 +227,15 @@ def spikes_above(threshold: float) -> float:
     return min(math.nextafter(threshold, -math.inf), threshold - _SMALLEST)
 
 
-def _places(run: MappedRun) -> NDArray[np.int64]:
+def _places(chip: Chip, core: NDArray[Any]) -> NDArray[np.int64]:
     """Return the tile of every neuron, and the core in the tile, shape (neurons, 2)."""
-    wide, tall = (1, 1) if run.chip.machine is None else run.chip.machine.tile_size
-    (tx, x), (ty, y) = (
-        np.divmod(of.astype(np.int64), side) for of, side in ((run.x, wide), (run.y, tall))
-    )
-    return np.column_stack([tx * run.chip.routers[1] + ty, y * wide + x])
+    wide, tall = (1, 1) if chip.machine is None else chip.machine.tile_size
+    row, column = np.divmod(core.astype(np.int64), chip.width)
+    (tx, x), (ty, y) = np.divmod(column, wide), np.divmod(row, tall)
+    return np.column_stack([tx * chip.routers[1] + ty, y * wide + x])
 
 
-def _machine_losses(chip: Chip) -> list[Loss]:
+def machine_losses(chip: Chip) -> list[Loss]:
     """Return features of a machine that a mesh of tiles cannot represent."""
     machine = chip.machine
     if machine is None:
@@ -229,8 +246,11 @@ def _machine_losses(chip: Chip) -> list[Loss]:
     return [Loss("machine", len(lost), text)] if lost else []
 
 
-def architecture(chip: Chip, units: int) -> str:
-    """Return the YAML of a chip; units : input units per core."""
+def architecture(chip: Chip, units: int, *, delays: bool = False) -> str:
+    """Return the YAML of a chip.
+
+    units : input units per core; delays : whether synapses have delays
+    """
     energies = [(link + chip.energy_router) * 1e-12 for link in chip.link_energies]
     latencies = [(link + chip.latency_router) * 1e-9 for link in chip.link_latencies]
     hops = "\n".join(
@@ -250,5 +270,7 @@ def architecture(chip: Chip, units: int) -> str:
         **{part: float(f"{known.get(part, 0.0) * 1e-12:.12g}") for part in PARTS},
         neurons=chip.neurons,
         hops=hops,
+        buffer="dendrite, buffer_inside_unit: true" if delays else "soma",
+        dendrite="accumulator_with_delay" if delays else "accumulator",
         inputs=_INPUTS.format(last=units - 1) if units else "",
     )

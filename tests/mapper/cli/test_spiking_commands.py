@@ -319,7 +319,7 @@ def test_exported_tables_spike_as_the_simulation(out: Path, run: Run) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     jsonschema.validate(json.loads(Path("a.tables.json").read_text()), schema)
     for words, said in (
-        (("a.csv",), "a compiled spiking model is exported as tables"),
+        (("a.csv",), "compiled spiking models are exported as tables"),
         (("b.tables.json", "--threshold", "3"), "--threshold is for output folders of a run"),
     ):
         refused(run, 2, said, "export", "out", *words)
