@@ -133,6 +133,7 @@ def _cosine(
     if not count:
         return BinnedCosine(ticks, 1.0, 1.0)
     cosine = np.where(silent, 1.0, product / np.where(length > 0, length, 1.0))
+    cosine = np.minimum(cosine, 1.0)  # equal trains may round above
     return BinnedCosine(ticks, float(cosine.mean()), float(cosine.min()))
 
 
