@@ -38,8 +38,8 @@ The extension of DST selects the format of a network; text may be gzipped (.gz):
 
 Attributes that the format cannot store are listed on stderr.
 
-The output folder of a run is exported as a mapping, and the folder of a compiled
-spiking model as tables, sanafe or nir; the extension of DST selects the format:
+The output folder of a run is exported as a mapping, a compiled spiking model as
+tables, sanafe or nir; the extension of DST selects the format:
 {list_formats(MAPPINGS.values())}
 
 `mapper docs export` lists the data that each format can store.
