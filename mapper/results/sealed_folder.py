@@ -10,7 +10,7 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from chipsim.errors import ChipError
 from hw.errors import HwError
 from mapper.errors import MapperError, shown
+from mapper.results.output_folder import REPORT
 from storage.errors import BadInputError
 from storage.files import read_input, write_file
 
@@ -60,6 +61,27 @@ def read_manifest(folder: Path, schema: int) -> dict[str, Any]:
             f"{path}: was changed after compilation (its hash differs); compile again"
         )
     return found
+
+
+def read_model_report(
+    folder: Path, kind: str, about: str, require: Callable[[Any], None]
+) -> dict[str, Any]:
+    """Read report.json of a compiled model; raise `MapperError` if it is damaged.
+
+    kind : its kind, `about` in words; require : raises `ValueError` naming an invalid field
+    """
+    path = folder / REPORT
+    try:
+        report = json.loads(read_input(path, MOST_JSON))
+    except (ValueError, RecursionError) as error:
+        raise MapperError(f"{path}: not valid JSON; compile the model again") from error
+    if not isinstance(report, dict) or report.get("kind") != kind:
+        raise MapperError(f"{path}: not a report of a {about}; compile the model again")
+    try:
+        require(report)
+    except ValueError as error:
+        raise MapperError(f"{path}: {error}; compile the model again") from error
+    return report
 
 
 def read_sealed(folder: Path, manifest: Mapping[str, Any]) -> dict[str, bytes]:

@@ -15,15 +15,14 @@ from mapper.compiler.ir.node import Host
 from mapper.compiler.program.tables import MICRO_OPS, PARAMETERS
 from mapper.compiler.quantisation.verify import Attempt, Verified
 from mapper.compiler.tiling.units import busy_shares
-from mapper.errors import MapperError
 from mapper.report.compiled.page import render_compiled
 from mapper.report.compiled.report_file import require_report
 from mapper.report.make import PAGE
 from mapper.results.output_folder import REPORT
-from storage.files import read_input, write_file
+from mapper.results.sealed_folder import read_model_report
+from storage.files import write_file
 
 Report = dict[str, Any]
-MOST_REPORT = 1 << 28  # bytes
 
 
 def report_of(compiled: Compiled, model: str, target: Target, command: list[str]) -> Report:
@@ -132,18 +131,7 @@ def add_simulation(folder: Path, found: Report) -> None:
 
 def read_report(folder: Path) -> Report:
     """Read report.json of a compiled folder; raise `MapperError` if it is damaged."""
-    path = folder / REPORT
-    try:
-        report = json.loads(read_input(path, MOST_REPORT))
-    except (ValueError, RecursionError) as error:
-        raise MapperError(f"{path}: not valid JSON; compile the model again") from error
-    if not isinstance(report, dict) or report.get("kind") != "compiled":
-        raise MapperError(f"{path}: not a report of a compiled model; compile the model again")
-    try:
-        require_report(report)
-    except ValueError as error:
-        raise MapperError(f"{path}: {error}; compile the model again") from error
-    return report
+    return read_model_report(folder, "compiled", "compiled model", require_report)
 
 
 def attempt_row(attempt: Attempt) -> Report:

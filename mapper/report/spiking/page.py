@@ -10,6 +10,8 @@ from mapper.report.page import asset, colour_style, templates
 from mapper.report.spiking.rasters import rasters
 from mapper.version import version
 
+MOST_CONNECTIONS, MOST_CORES = 12, 16
+"""Rows of the tables of connections and of cores; more are summed, or folded."""
 MEMORIES = ("neurons", "axons", "routes", "synapses", "profiles")
 
 
@@ -28,7 +30,9 @@ def render_spiking(report: dict[str, Any]) -> bytes:
             trials=_trials(report),
             outputs=_outputs(report),
             rasters=rasters(report),
-            cores=_cores(report),
+            lists=_lists(report),
+            cores=_cores(report["cores"][:MOST_CORES], report),
+            more_cores=_more_cores(report),
             cycles=_cycles(report),
             notes=report["notes"],
             core=_core(report),
@@ -142,14 +146,44 @@ def _outputs(report: dict[str, Any]) -> list[Table]:
     return tables
 
 
-def _cores(report: dict[str, Any]) -> Table:
-    """Return the use of the memories of each core."""
+def _lists(report: dict[str, Any]) -> Table:
+    """Return the synapse words of each connection, and the synapses that they stand for."""
+    entries = report["lists"]
+    total = max(1, sum(one["words"] for one in entries))
+    rows: list[list[Any]] = []
+    for one in entries[:MOST_CONNECTIONS]:
+        name = f"{one['source']} to {one['target']}"
+        rows.append([name, *_list_cells(one, total), Cell(one["cores"])])
+    if rest := entries[MOST_CONNECTIONS:]:
+        summed = {name: sum(one[name] for one in rest) for name in ("words", "synapses")}
+        rows.append([f"{len(rest)} others", *_list_cells(summed, total), Cell(None)])
+    heads = ("Connection", "Synapse words", "Synapses", "Synapses per word", "Cores")
+    return table("Synapse memory by connection", heads, rows)
+
+
+def _list_cells(one: dict[str, int], total: int) -> list[Cell]:
+    shared = one["synapses"] / one["words"] if one["words"] else None
+    return [
+        Cell(one["words"], bar=one["words"] / total),
+        Cell(one["synapses"]),
+        Cell(shared, None if shared is None else f"{shared:.1f}"),
+    ]
+
+
+def _more_cores(report: dict[str, Any]) -> list[Table]:
+    """Return the cores that the short table leaves out."""
+    rest = report["cores"][MOST_CORES:]
+    return [_cores(rest, report)] if rest else []
+
+
+def _cores(cores: list[dict[str, Any]], report: dict[str, Any]) -> Table:
+    """Return the use of the memories of some cores."""
     width, shape = report["chip"]["width"], report["shape"]
     heads = ("Core x, y", "Neurons", "Axons", "Routes", "Synapse words", "Profiles")
     rows = [
         [f"{one['core'] % width}, {one['core'] // width}",
          *(Cell(one[name], bar=one[name] / shape[name]) for name in MEMORIES)]
-        for one in report["cores"]
+        for one in cores
     ]  # fmt: skip
     rows.append(["available", *(Cell(shape[name]) for name in MEMORIES)])
     return table("Memories of the cores", heads, rows, hidden=True)

@@ -39,7 +39,7 @@ from mapper.results.sealed_folder import (
     read_sealed,
     write_sealed,
 )
-from mapper.spiking.artifacts.core_use import core_entries
+from mapper.spiking.artifacts.core_use import core_entries, list_entries
 from mapper.spiking.artifacts.manifest_file import KIND, SCHEMA, Manifest
 from mapper.spiking.discretise import model_of_graph
 from mapper.spiking.integers import IntegerCounts, IntegerModel, IntegerOptions
@@ -149,6 +149,7 @@ def write_folder(
         "limits_missed": compiled.missed,
         "notes": list(compiled.notes),
         "cores": [msgspec.to_builtins(each) for each in core_entries(mapped.tables)],
+        "lists": [msgspec.to_builtins(each) for each in list_entries(mapped.tables, model)],
     }
     write_sealed(folder, files, manifest)
     written = convert(read_manifest(folder, SCHEMA), Manifest)

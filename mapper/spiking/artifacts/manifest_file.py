@@ -135,6 +135,21 @@ class CoreEntry(Struct):
     sha256: Sha256
 
 
+class ListsEntry(Struct):
+    """Synapse words of the lists from one population to another, on all cores.
+
+    words : in memory; a word that lists of several sources share counts once, for the first
+    synapses : that the words stand for
+    cores : with such words
+    """
+
+    source: str
+    target: str
+    words: Whole
+    synapses: Size
+    cores: Size
+
+
 class Manifest(Struct):
     """A compiled spiking model.
 
@@ -168,4 +183,5 @@ class Manifest(Struct):
     limits_missed: str
     notes: list[str]
     cores: list[CoreEntry]
+    lists: list[ListsEntry]
     files: dict[str, Sha256]

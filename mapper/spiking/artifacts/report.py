@@ -8,16 +8,17 @@ from typing import Any
 
 import msgspec
 
-from mapper.errors import MapperError
 from mapper.results.output_folder import REPORT
-from mapper.results.sealed_folder import MOST_JSON
+from mapper.results.sealed_folder import read_model_report
 from mapper.spiking.artifacts.manifest_file import KIND, Manifest
 from mapper.spiking.artifacts.report_file import require_report
-from storage.files import read_input, write_file
+from storage.files import write_file
 
 Report = dict[str, Any]
-_COPIED = ("chip", "shape", "tick", "reset", "populations", "outputs", "neurons", "inputs",
-           "counts", "limits", "trials", "chosen", "limits_missed", "notes", "cores")  # fmt: skip
+_COPIED = (
+    "chip", "shape", "tick", "reset", "populations", "outputs", "neurons", "inputs", "counts",
+    "limits", "trials", "chosen", "limits_missed", "notes", "cores", "lists",
+)  # fmt: skip
 
 
 def report_of(manifest: Manifest, command: list[str]) -> Report:
@@ -42,15 +43,4 @@ def with_simulation(report: Report, found: Report, rasters: list[Report]) -> Rep
 
 def read_report(folder: Path) -> Report:
     """Read report.json; raise `MapperError` if it is damaged."""
-    path = folder / REPORT
-    try:
-        report = json.loads(read_input(path, MOST_JSON))
-    except (ValueError, RecursionError) as error:
-        raise MapperError(f"{path}: not valid JSON; compile the model again") from error
-    if not isinstance(report, dict) or report.get("kind") != KIND:
-        raise MapperError(f"{path}: not a report of a spiking model; compile the model again")
-    try:
-        require_report(report)
-    except ValueError as error:
-        raise MapperError(f"{path}: {error}; compile the model again") from error
-    return report
+    return read_model_report(folder, KIND, "spiking model", require_report)

@@ -13,6 +13,7 @@ from mapper.spiking.artifacts.manifest_file import (
     CoreEntry,
     CountsEntry,
     LimitsEntry,
+    ListsEntry,
     OutputEntry,
     OutputTrial,
     PopulationEntry,
@@ -126,6 +127,7 @@ class SpikingReport(Struct):
     limits_missed: str
     notes: list[str]
     cores: list[CoreEntry]
+    lists: list[ListsEntry]
     simulation: SpikingSimulation | UnsetType = UNSET
     rasters: list[RasterEntry] | UnsetType = UNSET
 

@@ -244,6 +244,17 @@ def test_the_page_is_written_by_all_commands(out: Path, run: Run) -> None:
     page = out / "report.html"
     compiled = page.read_text()
     assert "Populations" in compiled and "Spikes of the first sample" not in compiled
+    lists = json.loads((out / "report.json").read_text())["lists"]
+    assert {(one["source"], one["target"]) for one in lists} == {
+        ("input", "hidden"), ("hidden", "hidden"), ("hidden", "classes"),
+    }  # fmt: skip
+    assert "Synapse memory by connection" in compiled and "hidden to classes" in compiled
+    assert sum(one["synapses"] for one in lists) == sum(one["words"] for one in lists)
+    many = json.loads((out / "report.json").read_text())
+    many["lists"] = [one | {"words": 7} for one in lists * 5]
+    many["cores"] = many["cores"] * 18
+    folded = render_spiking(many).decode()
+    assert "3 others" in folded and "Other cores" in folded
     found = run("simulate", "out", "--input", "spikes.npz", "--check", "--cycles", "--json").json()
     simulated = page.read_text()
     assert f"{found['events']:,}" in simulated and "Spikes of the first sample" in simulated
