@@ -79,7 +79,8 @@ def _verify_spiking(options: argparse.Namespace) -> int:
     found = read_folder(options.path, lambda: verify_folder(read_spiking(options.path))._asdict())
     result = {"path": str(options.path), "valid": True, **found}
     verdict = f"valid tables: {found['synapses']:,} synapses in {found['words']:,} words of "
-    _print_verdict(options, result, found, verdict + _cores(found))
+    verdict += f"{_cores(found)}, as in the model"
+    _print_verdict(options, result, found, verdict)
     return 0
 
 

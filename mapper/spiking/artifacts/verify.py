@@ -2,7 +2,7 @@
 
 The tables of all cores are generated again from the integers and the mapping. They must have the
 stored hashes and stay within the limits of the core, and each synapse of the network must be in
-them exactly once.
+them exactly once. The integers must be the numbers of the model, rounded (`verify_integers`).
 """
 
 from __future__ import annotations
@@ -17,15 +17,20 @@ from hw.errors import HwError
 from hw.tables import ChipTables
 from mapper.errors import CheckFailedError
 from mapper.results.sealed_folder import MANIFEST
-from mapper.spiking.artifacts.core_use import core_entries
+from mapper.spiking.artifacts.core_use import core_entries, list_entries, list_rows
 from mapper.spiking.artifacts.folder import SpikingFolder
+from mapper.spiking.artifacts.verify_integers import verify_integers
 from mapper.spiking.chip_core import core_within
 
 Int64 = NDArray[np.int64]
 
 
 class VerifiedFolder(NamedTuple):
-    """Checked amounts. words : words of synapse lists, which axons share"""
+    """Checked amounts.
+
+    words : words of synapse lists, which axons share
+    numbers : weights and parameters of neurons that were compared with the model
+    """
 
     cores: int
     neurons: int
@@ -33,6 +38,7 @@ class VerifiedFolder(NamedTuple):
     routes: int
     synapses: int
     words: int
+    numbers: int
 
 
 def verify_folder(folder: SpikingFolder) -> VerifiedFolder:
@@ -58,10 +64,16 @@ def verify_folder(folder: SpikingFolder) -> VerifiedFolder:
             )
     _require_routes(folder, tables)
     _require_synapses(folder, network, tables)
+    if list_entries(tables, folder.model) != folder.manifest.lists:
+        raise CheckFailedError(
+            f"{folder.path / MANIFEST}: the words of its lists differ from the tables; compile the "
+            "model again"
+        )
+    numbers = verify_integers(folder)
     rows = found.values()
     return VerifiedFolder(
         len(rows), network.neurons, sum(one.axons for one in rows), sum(one.routes for one in rows),
-        network.source.size, sum(one.synapses for one in rows),
+        network.source.size, sum(one.synapses for one in rows), numbers,
     )  # fmt: skip
 
 
@@ -105,13 +117,8 @@ def _require_synapses(folder: SpikingFolder, network: SpikingNetwork, tables: Ch
     """Check that the lists of all axons are the synapses of the network."""
     parts = [np.zeros((0, 4), np.int64)]
     for core in tables.cores:
-        first, count, base = core.lists.T
-        source = np.repeat(core.axons, count)
-        place = np.arange(source.size) - np.repeat(np.cumsum(count) - count, count)
-        neuron, weight, delay = core.synapses[np.repeat(first, count) + place].T
-        local = (np.repeat(base, count) + neuron) % tables.shape.neurons
-        target = np.full(local.size, -1)  # no neuron
-        target[local < core.used] = core.neurons[local[local < core.used]]
+        word, source, target = list_rows(core, tables.shape)
+        _, weight, delay = core.synapses[word].T
         parts.append(np.column_stack([source, target, weight, delay]))
     wanted = np.column_stack([network.source, network.target, network.weight, network.delay])
     if not np.array_equal(_sorted(np.concatenate(parts)), _sorted(wanted)):

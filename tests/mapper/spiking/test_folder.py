@@ -79,3 +79,39 @@ def test_faulty_tables_are_found(
         monkeypatch.setattr(verify, "core_entries", lambda tables: entries)
     with pytest.raises(CheckFailedError, match=said):
         verify.verify_folder(folder)
+
+
+def test_words_are_counted_by_connection(folder: SpikingFolder) -> None:
+    """Each word of a core counts once, for the axon that reads it first."""
+    model = folder.model
+
+    def name(number: int) -> str:
+        return next(
+            each.name for each, first in zip(model.populations, model.first, strict=True)
+            if first <= number < first + each.size
+        )  # fmt: skip
+
+    words: dict[tuple[str, str], list[int]] = {}
+    for core in folder.tables().cores:
+        seen, here = set(), set()
+        for axon, (first, count, base) in zip(
+            core.axons.tolist(), core.lists.tolist(), strict=True
+        ):
+            for word in range(first, first + count):
+                local = (base + int(core.synapses[word][0])) % folder.integers.shape.neurons
+                pair = name(axon), name(int(core.neurons[local]))
+                found = words.setdefault(pair, [0, 0, 0])
+                found[0] += word not in seen
+                found[1] += 1
+                found[2] += pair not in here
+                seen.add(word)
+                here.add(pair)
+    stored = {(one.source, one.target): [one.words, one.synapses, one.cores]
+              for one in folder.manifest.lists}  # fmt: skip
+    assert stored == words
+    assert [one.words for one in folder.manifest.lists] == sorted(
+        (one.words for one in folder.manifest.lists), reverse=True
+    )
+    folder.manifest.lists[0].words += 1
+    with pytest.raises(CheckFailedError, match="the words of its lists differ from the tables"):
+        verify.verify_folder(folder)
