@@ -72,8 +72,8 @@ def lif_neurons(network: SpikingNetwork, shape: CoreShape) -> tuple[LifNeurons, 
     losses = [
         Loss("at_threshold", late, f"no threshold that {late:,} leaking neurons with reset by "
              "subtraction can reach: they spike above it"),
-        Loss("currents", currents, f"no rounding of synaptic currents: those of {currents:,} "
-             "neurons keep fractions"),
+        Loss("currents", currents, f"no rounding of synaptic currents: {currents:,} neurons "
+             "keep fractions of them"),
         Loss("current_bias", charged, f"no bias of synaptic currents: for {charged:,} neurons it "
              "is added to the potential from the first tick"),
     ]  # fmt: skip

@@ -4,8 +4,8 @@ Each population is a node of its kind. Weights, thresholds, biases and reset val
 the cores times a unit per neuron: the power of two nearest to 1 / scale, so that sums are exact in
 floating point, or for neurons that never spike 1 / scale itself, so that their potentials compare.
 Decays of a / 2^decay_bits are time constants tick / (1 - a / 2^decay_bits), and r and w_in cancel
-them in the weights. NIR's neurons spike above their threshold, those of cores at it: thresholds are
-half an integer lower. A reset by subtraction subtracts them, so that they are lower by `BELOW` only
+them in the weights. NIR's neurons spike above their threshold, cores at it: thresholds are half an
+integer lower. A reset by subtraction subtracts them, so that they are lower by `BELOW` only
 where potentials leak, and not at all where they do not, as those start an integer too low in cores.
 
 Delays of the model are Delay nodes; delays that balance paths of the chip are left out, since
@@ -132,7 +132,7 @@ class _Graph:
             self.nodes[name] = getattr(nir, kind)(**given, metadata=about)
 
     def _parameters(self, kind: str, own: slice) -> dict[str, Floats]:
-        """Return the parameters of neurons; those of a kind with time constants have `v_leak`."""
+        """Return the parameters of neurons, with `v_leak` for a kind with time constants."""
         network, unit, tick = self._folder.integers.network, self.unit[own], self._folder.model.tick
         ones = np.ones(own.stop - own.start)
         lost = np.where(self._kept[own] < 1, 1 - self._kept[own], 1 / NO_LEAK)
@@ -155,7 +155,7 @@ class _Graph:
         return given
 
     def add_connections(self) -> int:
-        """Add the matrices, with a Delay before those of delayed connections; return their number.
+        """Add the matrices, each after the Delay of its connection; return their number.
 
         The first matrix that leads to a population also has its bias.
         """

@@ -38,7 +38,7 @@ MOST_NEURONS = 1024
 def save_sanafe(folder: SpikingFolder, destination: Path) -> dict[str, Any]:
     """Write network, mapping and architecture; return facts for the user.
 
-    Raises `DoesNotFitError` if the cores have no room for the inputs.
+    Raises `DoesNotFitError` if the inputs do not fit next to the neurons.
     """
     integers, chip = folder.integers, folder.chip
     network = integers.network
