@@ -114,7 +114,7 @@ def agreement_table(title: str, rows: Iterable[ComparedTrains]) -> Table:
     found = list(rows)
     bins = [each.ticks for each in found[0].cosines] if found else []
     heads = (
-        "population", "spikes", "of the model", *(f"cosine, {each} ticks" for each in bins),
+        "population", "spikes", "of the model", *(f"cosine, {in_ticks(each)}" for each in bins),
         "first difference",
     )  # fmt: skip
     return columns(
