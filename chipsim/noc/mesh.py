@@ -173,9 +173,17 @@ class Mesh:
         return self.depth + (0 if self.links is None else int(self.links.held.max()))
 
     @property
+    def host(self) -> int:
+        """Destination router of packets to the host: the node below column 0.
+
+        A torus has no border: there, the host shares the last router of column 0 with its core.
+        """
+        return self.nodes - self.width if self.torus else self.nodes
+
+    @property
     def node_bits(self) -> int:
-        """Bits of the largest node number."""
-        return (self.nodes - 1).bit_length()
+        """Bits of the largest node number, `host`."""
+        return self.nodes.bit_length()
 
 
 def new_tally(mesh: Mesh, packets: int = 0) -> Tally:
@@ -192,11 +200,12 @@ def new_tally(mesh: Mesh, packets: int = 0) -> Tally:
 def new_routers(mesh: Mesh, trees: ByteMask | None = None) -> Routers:
     """Return all routers at reset; trees : as in `Routers`"""
     nodes = mesh.nodes
+    fifos = 5 * (nodes + 1)
     return Routers(
-        column=(np.arange(nodes) % mesh.width).astype(np.int32),
-        level=np.zeros(5 * nodes, dtype=np.int32),
-        first=np.zeros(5 * nodes, dtype=np.int32),
-        flits=np.zeros(5 * nodes * mesh.places, dtype=np.int64),
+        column=(np.arange(nodes + 1) % mesh.width).astype(np.int32),
+        level=np.zeros(fifos, dtype=np.int32),
+        first=np.zeros(fifos, dtype=np.int32),
+        flits=np.zeros(fifos * mesh.places, dtype=np.int64),
         request=np.zeros(nodes, dtype=np.int32),
         pointer=np.zeros(5 * nodes, dtype=np.int8),
         active=np.zeros(nodes, dtype=np.int32),
@@ -266,7 +275,7 @@ def _wires(mesh: Mesh) -> Wires:
         return Wires(whole, np.zeros(0), np.zeros(0), narrow, whole, narrow, narrow)
     latency = np.ones((mesh.nodes, 5), dtype=np.int64)
     cycles = np.ones((mesh.nodes, 5))
-    room = np.full(5 * mesh.nodes, mesh.depth, dtype=np.int32)
+    room = np.full(5 * (mesh.nodes + 1), mesh.depth, dtype=np.int32)
     for direction, port in enumerate(OUTPUTS):
         latency[:, port] = mesh.links.latency[direction].ravel()
         cycles[:, port] = mesh.links.cycles[direction].ravel()

@@ -16,10 +16,10 @@ class Wires(NamedTuple):
         from leaving until the flit can be at the head of the next buffer
     cycles : ndarray[float64], shape (5 * nodes,), cycles that each flit occupies the link
     free : ndarray[float64], shape (5 * nodes,), cycle from which the link accepts the next flit
-    room : ndarray[int32], shape (5 * nodes,), capacity of a FIFO in flits, including its link
+    room : ndarray[int32], shape (FIFOs,), capacity of a FIFO in flits, including its link
     due : ndarray[int64], shape (FIFOs * places,), cycle from which a flit can be at the head
     bucket : ndarray[int32], shape (WHEEL,), first FIFO whose head is due in a slot, or -1
-    after : ndarray[int32], shape (5 * nodes,), the next FIFO in the same slot, or -1
+    after : ndarray[int32], shape (FIFOs,), the next FIFO in the same slot, or -1
     """
 
     latency: Int64Array
@@ -51,9 +51,11 @@ class Rings(NamedTuple):
 class Routers(NamedTuple):
     """State of all routers. Input p of node v is FIFO 5 * v + p.
 
-    column : ndarray[int32], shape (nodes,), x of each node
-    level, first : ndarray[int32], shape (5 * nodes,), flits in a FIFO, place of its head
-    flits : ndarray[int64], shape (5 * nodes * places,), places is the capacity of the deepest FIFO
+    The node after the last is the host, whose FIFOs stay empty.
+
+    column : ndarray[int32], shape (nodes + 1,), x of each node and of the host
+    level, first : ndarray[int32], shape (FIFOs,), flits in a FIFO, place of its head
+    flits : ndarray[int64], shape (FIFOs * places,), places is the capacity of the deepest FIFO
         Target node of each flit; the bits above hold its cycle of creation, or its packet's index.
     request : ndarray[int32], shape (nodes,), bit 5 * output + input
     pointer : ndarray[int8], shape (5 * nodes,), round-robin pointer of every output

@@ -11,6 +11,8 @@ flit leaves its buffer with the last copy. Such trees of XY routes cannot deadlo
 
 Cores of a tile take turns to send (`chipsim.noc.tiles`). Packets for them share one local port,
 which a tree passes once, when all its destination cores of the tile are ready.
+
+The host accepts a packet in the cycle in which it leaves the last router.
 """
 
 from __future__ import annotations
@@ -157,23 +159,30 @@ def _ready(cores, routes, at, past, t):
     """Return whether all cores of the packets at:past can receive in cycle t."""
     ready = True
     for end in range(at, past):
-        ready = ready and cores.free[routes.core[end]] <= t
+        c = routes.core[end]
+        ready = ready and (c == len(cores.free) or cores.free[c] <= t)
     return ready
 
 
 @njit(cache=True, nogil=True, inline="always")
 def _receive(cores, routes, seen, costs, at, past, t):
-    """Pass the packets at:past to their cores; return the last cycle in which one is busy."""
+    """Pass the packets at:past to their cores, or to the host.
+
+    Returns the last cycle in which one is busy.
+    """
     received = 0.0
     for end in range(at, past):
         c, events = routes.core[end], routes.events[end]
+        seen.taken[c] += 1
+        if c == len(cores.free):
+            received = max(received, t + 1.0)
+            continue
         begins = max(t + 3.0, cores.ends[c])
         cores.free[c] = max(t + 1.0, cores.before[c])  # start of the previous packet's events
         cores.before[c] = cores.begins[c]
         cores.begins[c] = begins
         cores.ends[c] = begins + costs.packet_in + events * costs.event
         received = max(received, cores.ends[c] + costs.tail)
-        seen.taken[c] += 1
         seen.events[c] += events
     return received
 
@@ -189,6 +198,7 @@ def _phase(cores, routes, routers, tiles, seen, spikes, host, entering, costs):
     """
     bits, level = costs.bits, routers.level
     stride = len(routers.flits) // len(level)
+    outside = len(level) - 5  # FIFOs of the host
     is_tree = len(routers.trees) > 0
     for link in range(len(routers.wires.free)):
         routers.wires.free[link] = 0.0
@@ -222,9 +232,13 @@ def _phase(cores, routes, routers, tiles, seen, spikes, host, entering, costs):
                 port = routers.moves[i] - 5 * leaving
                 v = leaving // 5
                 output = leaving - 5 * v
-                if output == LOCAL:
-                    fifo = 5 * v + port
-                    moving = routers.flits[fifo * stride + routers.first[fifo]]
+                fifo = next_fifo(routers, v, output)
+                arrives = output == LOCAL or fifo >= outside
+                if arrives:
+                    own = 5 * v + port
+                    moving = routers.flits[own * stride + routers.first[own]]
+                    if is_tree and output != LOCAL:
+                        moving = routes.child[moving, output]
                     at_end = routes.heard[moving] if is_tree else moving >> bits
                     past = routes.heard[moving + 1] if is_tree else at_end + 1
                     if not _ready(cores, routes, at_end, past, t):
@@ -232,13 +246,12 @@ def _phase(cores, routes, routers, tiles, seen, spikes, host, entering, costs):
                         continue
                 moving = take(routers, bits, stride, leaving, port, t)
                 seen.passed[leaving] += 1
-                if output == LOCAL:
+                if arrives:
                     busy = _receive(cores, routes, seen, costs, at_end, past, t)
                     received = max(received, busy)
                     continue
                 if is_tree:
                     moving = routes.child[moving, output]
-                fifo = next_fifo(routers, v, output)
                 due = cross(routers, leaving, t)
             else:
                 fifo = 5 * router_of(tiles, entering[i - count, 0]) + LOCAL

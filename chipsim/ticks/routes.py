@@ -27,12 +27,12 @@ def core_routes(
         inputs follow and belong to the host, at core 0
     slots : shape (cores + 1,), as `Routes.first`
     slot, target, events : shape (pairs,), sorted by slot and core, unique pairs: synaptic events
-        per spike of the slot in the core
+        per spike of the slot in the core; the core after the last is the host
     """
     indptr = np.searchsorted(slot, np.arange(len(origin) + 1)).astype(np.int64)
     none = np.zeros((0, 5), np.int64)
     mask, heard = np.zeros(0, np.int8), np.zeros(0, np.int64)
-    return Routes(slots, indptr, mesh.router[target], target, events, mask, none, heard)
+    return Routes(slots, indptr, _ends_of(mesh)[target], target, events, mask, none, heard)
 
 
 def tree_routes(
@@ -40,8 +40,8 @@ def tree_routes(
     events: Int64Array,
 ) -> Routes:  # fmt: skip
     """Return routes with one tree per slot that has destinations; arguments as in `core_routes`."""
-    nodes, width = mesh.nodes, mesh.width
-    root, end = mesh.router[origin], mesh.router[target]
+    nodes, width = mesh.nodes + 1, mesh.width
+    root, end = mesh.router[origin], _ends_of(mesh)[target]
     y0, x0 = np.divmod(root[slot], width)
     dx, dy = mesh.steps(root[slot], end)
     across, down = np.abs(dx), np.abs(dy)
@@ -51,7 +51,9 @@ def tree_routes(
     step = np.arange(len(pair)) - np.repeat(np.cumsum(length) - length, length)
     along = np.minimum(step, across[pair])
     x = (x0[pair] + np.sign(dx)[pair] * along) % width
-    y = (y0[pair] + np.sign(dy)[pair] * (step - along)) % mesh.height
+    y = y0[pair] + np.sign(dy)[pair] * (step - along)
+    if mesh.torus:
+        y %= mesh.height
     key = slot[pair] * nodes + y * width + x
     places, place = np.unique(key, return_inverse=True)
     mask = np.zeros(len(places), np.int64)
@@ -72,3 +74,8 @@ def tree_routes(
         slots, indptr, roots.astype(np.int64), target[order], events[order], mask.astype(np.int8),
         child, heard,
     )  # fmt: skip
+
+
+def _ends_of(mesh: Mesh) -> Int64Array:
+    """Return the destination router of each core, and of the host."""
+    return np.r_[mesh.router, mesh.host]

@@ -24,9 +24,11 @@ class TickRun:
 
     cycles : ndarray[int64], shape (ticks,), cycles of each tick
     swept, received : ndarray[float64], shape (ticks,), cycle in which the last neuron was updated
-        and had left the sweep; cycle in which the last event was added to its sum, 0 without events
+        and had left the sweep; cycle in which the last event was added to its sum, or the last
+        packet reached the host, 0 without either
     sent, taken, events : ndarray[int64], shape (cores,), packets that each core sent and received
         (including packets of the host), and synaptic events
+    heard : packets that the host received
     links : ndarray[int64], shape (4, height, width), flits, in the form of `chipsim.traffic.links`
     """
 
@@ -36,6 +38,7 @@ class TickRun:
     sent: Int64Array
     taken: Int64Array
     events: Int64Array
+    heard: int
     links: Int64Array
 
 
@@ -80,7 +83,8 @@ class TickSimulator:
             this order
         """
         ticks = len(ends) - 1
-        sent, taken, events = np.zeros((3, self.mesh.cores), np.int64)
+        sent, events = np.zeros((2, self.mesh.cores), np.int64)
+        taken = np.zeros(self.mesh.cores + 1, np.int64)
         cycles, swept, received = np.zeros(ticks, np.int64), np.zeros(ticks), np.zeros(ticks)
         passed = np.zeros(5 * self.mesh.nodes, np.int64)
         seen = TickCounters(cycles, swept, received, sent, taken, events, passed)
@@ -89,4 +93,6 @@ class TickSimulator:
             Spiking(spikes, ends, host, host_ends), self._costs,
         )  # fmt: skip
         links = link_flits(self.mesh, passed)
-        return TickRun(cycles, swept, received, sent, taken, events, links)
+        return TickRun(
+            cycles, swept, received, sent, taken[:-1], events, int(taken[-1]), links
+        )  # fmt: skip

@@ -18,8 +18,8 @@ class Routes(NamedTuple):
         updated in this order
     indptr : ndarray[int64], shape (slots + 1,), packets of a slot in `flit` and `events`
     flit : ndarray[int64], shape (packets,), destination router; with trees, the root place
-    core, events : ndarray[int64], shape (ends,), destination core of a packet, and its synaptic
-        events there; without trees, parallel to `flit`
+    core, events : ndarray[int64], shape (ends,), destination core of a packet, or the number of
+        cores for the host, and its synaptic events there; without trees, parallel to `flit`
 
     With trees a packet is copied on its way; a place of a tree is a router on the tree:
 
@@ -95,8 +95,8 @@ class TickCounters(NamedTuple):
     cycles : int64, shape (ticks,)
     swept, received : float64, shape (ticks,), cycle in which the last neuron was updated, the last
         event added
-    sent, taken, events : int64, shape (cores,), packets sent and received by a core, and their
-        events
+    sent, events : int64, shape (cores,), packets sent by a core, synaptic events in it
+    taken : int64, shape (cores + 1,), packets received by a core, and by the host
     passed : int64, shape (5 * routers,), flits through output o of router v at 5 * v + o
     """
 

@@ -24,6 +24,7 @@ class CountedWork(NamedTuple):
     events, updates : synaptic events, and updates of neurons
     sent, taken : packets that cores sent and received, including packets of the host; None if
         packets were not simulated
+    heard : packets that the host received
     links : flits by link, ndarray[int64], shape (4, height, width), in the form of
         `chipsim.traffic.links`
     """
@@ -32,6 +33,7 @@ class CountedWork(NamedTuple):
     updates: int
     sent: int | None = None
     taken: int = 0
+    heard: int = 0
     links: Int64Array | None = None
 
 
@@ -60,7 +62,9 @@ def energy_of_run(chip: Chip, work: CountedWork) -> dict[str, Any]:
         if work.sent is None or work.links is None:
             return None
         at_cores = work.sent * (cores.packet_out or 0.0) + work.taken * (cores.packet_in or 0.0)
-        return _on_the_way(chip, work.links, work.sent) + at_cores
+        torus = chip.machine is not None and chip.machine.torus
+        leaving = work.sent if torus else work.sent - work.heard  # by a link, not at a router
+        return _on_the_way(chip, work.links, leaving) + at_cores
 
     return _parts(chip, network, work.events, work.updates)
 

@@ -67,7 +67,9 @@ def run_spiking(options: argparse.Namespace) -> int:
     if counter is not None:
         cycles = counter.finish()
         result["cycles"] = _cycles(cycles)
-        work = work._replace(sent=cycles.sent, taken=cycles.packets, links=cycles.links)
+        work = work._replace(
+            sent=cycles.sent, taken=cycles.packets, heard=cycles.heard, links=cycles.links
+        )
     if energy := energy_of_run(folder.chip, work):
         result["energy"] = energy
     if options.hardware:
@@ -148,5 +150,6 @@ def _cycles(found: TickCycles) -> dict[str, Any]:
         "ended_by_neurons": found.ended_by_neurons,
         "ended_by_spikes": cycles.size - found.ended_by_neurons,
         "packets_per_tick": found.packets / cycles.size,
+        "host_packets_per_tick": found.heard / cycles.size,
         "link_flits_per_tick_max": found.busiest_link / cycles.size,
     }

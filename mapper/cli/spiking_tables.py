@@ -24,6 +24,7 @@ CYCLE_NAMES = {
     "ended_by_neurons": "ticks that end with a neuron update",
     "ended_by_spikes": "ticks that end with a synaptic event",
     "packets_per_tick": "packets per tick",
+    "host_packets_per_tick": "packets to the host per tick",
     "link_flits_per_tick_max": "flits per tick on the busiest link",
 }
 MOST_ROWS = 6  # populations in a summary
@@ -258,6 +259,7 @@ def simulated_summary(
         equal = found["hardware"]
         samples = _count(equal["samples"], "sample")
         rows.append(Row("Amaranth", equal["cycles"], f"cycles of {samples}, all spikes equal"))
+        rows.append(Row("", equal["heard"], "spikes of outputs received by the host"))
     rows += [GAP, Row("SHA-256", "", f"{found['sha256'][:16]}... of the results")]
     return summary(title, [*rows, *next_steps("", "--details")])
 

@@ -9,6 +9,7 @@ from msgspec import to_builtins
 
 from mapper.exports.hardware import write_tables
 from mapper.exports.synaptic import SYNAPTIC
+from mapper.exports.tables_file import HostTable
 from mapper.spiking.artifacts.folder import SpikingFolder
 
 
@@ -25,6 +26,7 @@ def save_spiking(folder: SpikingFolder, destination: Path) -> dict[str, Any]:
             "left_out": {name: count for name, count in counts.items() if count},
             "inputs": [],
             "input_packets": [list(packets) for packets in tables.input_packets],
+            "host": HostTable(x=0, y=tables.height, axons=folder.model.watched.tolist()),
         },
         lambda part: {"scales": scale[part.neurons].tolist()},
     )

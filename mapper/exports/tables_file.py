@@ -94,6 +94,16 @@ class CoreTable(Struct, kw_only=True):
     load: Annotated[str, Meta(description="words for the load port in hexadecimal, in write order")]
 
 
+class HostTable(Struct):
+    """Packets that cores send to the host, for spikes of the outputs."""
+
+    x: Annotated[Whole, Meta(description="column that they are sent to")]
+    y: Annotated[Whole, Meta(description="row that they are sent to, below the last one")]
+    axons: Annotated[
+        list[Whole], Meta(description="ids in the network of the neurons that spike, by axon")
+    ]
+
+
 class TablesHead(Struct, kw_only=True):
     """Fields common to all cores."""
 
@@ -129,6 +139,13 @@ class TablesHead(Struct, kw_only=True):
                 description="of each input of a compiled spiking model: the packets that the host "
                 "sends when it spikes"
             ),
+        ]
+        | UnsetType
+    ) = UNSET
+    host: (
+        Annotated[
+            HostTable,
+            Meta(description="of a compiled spiking model: packets for the host at the output"),
         ]
         | UnsetType
     ) = UNSET

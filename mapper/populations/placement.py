@@ -1,7 +1,7 @@
 """Placement of the parts of a network on the mesh, for few hops of packets per tick.
 
 Parts are placed by the placement of group graphs that `mapper run` uses. The placement is then
-mirrored and shifted to the place where packets of inputs have the fewest hops from the host.
+mirrored and shifted to the place where packets from and to the host have the fewest hops.
 """
 
 from __future__ import annotations
@@ -31,10 +31,13 @@ def routes_of(network: Links, part: Int64) -> tuple[Int64, Int64]:
     return pair // parts, pair % parts
 
 
-def place_parts(network: Links, part: Int64, rate: Float64, chip: Chip, seed: int) -> Int64:
+def place_parts(
+    network: Links, part: Int64, rate: Float64, watched: Int64, chip: Chip, seed: int
+) -> Int64:
     """Return the core of each part, shape (parts,).
 
     rate : spikes per tick of each neuron and input, shape (neurons + inputs,)
+    watched : neurons whose spikes go to the host
 
     Raises `DoesNotFitError` if there are more parts than usable cores.
     """
@@ -52,7 +55,8 @@ def place_parts(network: Links, part: Int64, rate: Float64, chip: Chip, seed: in
     if not chip.axes.flat:
         return core
     entering = np.bincount(target[~inner], rate[source[~inner]], parts).astype(np.float64)
-    return _near_host(core, entering, chip)
+    leaving = np.bincount(part[watched], rate[watched], parts).astype(np.float64)
+    return _near_host(core, entering, leaving, chip)
 
 
 def _groups(packets: coo_array, sizes: Int64) -> Subgraph:
@@ -71,10 +75,10 @@ def _groups(packets: coo_array, sizes: Int64) -> Subgraph:
     )
 
 
-def _near_host(core: Int64, entering: Float64, chip: Chip) -> Int64:
-    """Return the symmetric and shifted placement with the fewest hops of packets from the host.
+def _near_host(core: Int64, entering: Float64, leaving: Float64, chip: Chip) -> Int64:
+    """Return the symmetric and shifted placement with the fewest hops from and to the host.
 
-    entering : packets of inputs per tick to each part
+    entering, leaving : packets of inputs per tick to each part, and of outputs from it
     """
     ports = np.array(chip.host_ports)
     rows, columns = np.divmod(np.arange(chip.cores), chip.width)
@@ -82,9 +86,14 @@ def _near_host(core: Int64, entering: Float64, chip: Chip) -> Int64:
         [abs(columns - port % chip.width) + abs(rows - port // chip.width) for port in ports],
         axis=0,
     )
-    best, least = core, float(hops[core] @ entering)
+    exits = columns + chip.height - rows  # the host receives below column 0
+
+    def cost_of(place: Int64) -> float:
+        return float(hops[place] @ entering + exits[place] @ leaving)
+
+    best, least = core, cost_of(core)
     for found in _moved(core, chip):
-        cost = float(hops[found] @ entering)
+        cost = cost_of(found)
         if cost < least and chip.usable[found].all():
             best, least = found, cost
     return best

@@ -51,7 +51,7 @@ def tiled_cores(
     if len(contents) >= fewer_than:
         return None
     part = part_of(contents, network.vertices)
-    return place_parts(links, part, rate, chip, seed)[part].astype(np.int32)
+    return place_parts(links, part, rate, none, chip, seed)[part].astype(np.int32)
 
 
 def population_starts(network: NetworkFile) -> list[tuple[int, int, int]] | None:

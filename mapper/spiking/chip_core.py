@@ -45,7 +45,7 @@ def core_within(
         sum_bits=weight_bits + SUM_BITS_ABOVE_WEIGHTS,
         delay_slots=1 << (longest_delay + 1).bit_length(),
         x_bits=coordinate_bits(chip.width),
-        y_bits=coordinate_bits(chip.height),
+        y_bits=coordinate_bits(chip.height + 1),  # the host is below the last row
     )
 
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from chipsim.chip.model import Chip
 from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
+from mapper.errors import DoesNotFitError
 from mapper.populations.mapping import pack_populations, part_of
 from mapper.populations.placement import place_parts
 from mapper.populations.tiles import grid_of
@@ -50,12 +51,17 @@ def map_neurons(
     populations = _fan_ins(model, network, shape, rate)
     if not populations:
         return np.zeros(0, np.int64)
+    watched = model.watched
+    if watched.size > shape.axons:
+        names = ", ".join(model.populations[number].name for number in model.host_axons)
+        raise DoesNotFitError(
+            f"{names}: outputs of {watched.size:,} neurons, but packets to the host have "
+            f"{shape.axons:,} axons; use cores with more axons"
+        )
     links = Links(network.neurons, network.source, network.target)
-    contents = pack_populations(
-        populations, links, _watched(model), limits, chip.usable_count, rate
-    )
+    contents = pack_populations(populations, links, watched, limits, chip.usable_count, rate)
     part = part_of(contents, network.neurons)
-    return place_parts(links, part, rate, chip, seed)[part]
+    return place_parts(links, part, rate, watched, chip, seed)[part]
 
 
 def _fan_ins(
@@ -79,12 +85,3 @@ def _fan_ins(
             fan_in_of(each.name, grid_of(each.shape), first, own, links, (weight, delay), rate)
         )
     return found
-
-
-def _watched(model: SpikingModel) -> Int64:
-    """Return the neurons of outputs, whose spikes go to the host."""
-    none = np.zeros(0, np.int64)
-    outputs = {each.population for each in model.outputs}
-    return np.concatenate(
-        [none, *(model.first[n] + np.arange(model.populations[n].size) for n in sorted(outputs))]
-    )

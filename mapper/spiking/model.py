@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Int64 = NDArray[np.int64]
 
 
 class NeuronDynamics(NamedTuple):
@@ -99,6 +100,26 @@ class SpikingModel(NamedTuple):
     def inputs(self) -> tuple[int, ...]:
         """Numbers of the populations that are inputs."""
         return tuple(n for n, each in enumerate(self.populations) if each.dynamics is None)
+
+    @property
+    def host_axons(self) -> dict[int, int]:
+        """First axon of the packets to the host, by population: of outputs that are spikes.
+
+        Spikes of `watched` leave the chip as packets, whose axon is the index in it.
+        """
+        found, at = {}, 0
+        for number in sorted({each.population for each in self.outputs}):
+            each = self.populations[number]
+            if each.dynamics is not None and not each.silent:
+                found[number] = at
+                at += each.size
+        return found
+
+    @property
+    def watched(self) -> Int64:
+        """Neurons whose spikes go to the host, ndarray[int64], by axon."""
+        own = [self.first[n] + np.arange(self.populations[n].size) for n in self.host_axons]
+        return np.concatenate([np.zeros(0, np.int64), *own])
 
     @property
     def first(self) -> tuple[int, ...]:

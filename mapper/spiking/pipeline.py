@@ -164,7 +164,9 @@ def compile_for_chip(
     shape = replace(wide, delay_slots=slots)
     core = map_neurons(compiled.model, network, chip, shape, compiled.activity)
     try:
-        tables = make_tables(network, core, chip.width, chip.height, shape)
+        tables = make_tables(
+            network, core, chip.width, chip.height, shape, compiled.model.watched.tolist()
+        )
     except HwError as error:
         raise DoesNotFitError(str(error)) from error
     fitted = compiled._replace(integers=compiled.integers._replace(shape=shape))

@@ -27,7 +27,7 @@ class Slots:
     sender : ndarray[int64], shape (neurons + inputs,), the sender of each neuron, which is its
         slot, and of each input
     first : ndarray[int64], shape (cores + 1,), first slot of each core
-    target : ndarray[int64], shape (routes,), core of each route
+    target : ndarray[int64], shape (routes,), core of each route; the number of cores is the host
     cores : lists, parameters and states, by slot
     """
 
@@ -51,6 +51,7 @@ class Slots:
             _ends([len(core.synapses) for core in cores])[:-1],
             [core.axons.size for core in cores],
         )
+        heads = np.r_[heads, np.zeros((1, 3), np.int64)]  # the list of the host
         first_word, count, base = heads[axon].T
         words = list_words(*_joined([core.synapses for core in cores], 3).T)
         at, words = _in_order(first_word, count, words)
@@ -94,20 +95,20 @@ def _parameters(core: CoreTables) -> Int64:
 
 
 def _routes(tables: ChipTables) -> tuple[Int64, Int64, Int64]:
-    """Return the routes of all senders without packets to the host.
+    """Return the routes of all senders.
 
     They are index pointers by sender, and the core and the axon, counted over all cores, of each.
+    Packets to the host have the axon after the last.
     """
     packets = np.array([p for one in tables.input_packets for p in one], np.int64).reshape(-1, 3)
     routes = np.concatenate([_joined([core.routes for core in tables.cores], 3), packets])
     counts = [np.diff(core.route_indptr) for core in tables.cores]
     counts.append(np.array([len(one) for one in tables.input_packets], np.int64))
     route = np.r_[0, np.cumsum(np.concatenate(counts))]
-    inside = routes[:, 1] < tables.height
-    x, y, axon = routes[inside].T
+    x, y, axon = routes.T
     core = y * tables.width + x
     first = _ends([core.axons.size for core in tables.cores])
-    return np.r_[0, np.cumsum(inside)][route], core, first[core] + axon
+    return route, core, first[core] + axon * (y < tables.height)
 
 
 def _in_order(first: Int64, count: Int64, words: Int64) -> tuple[Int64, Int64]:

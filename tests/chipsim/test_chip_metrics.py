@@ -12,12 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chipsim.chip.energy import ChipEnergy
+from chipsim.chip.machine import Machine
 from chipsim.chip.model import Chip
 from chipsim.chip.presets import PRESETS
 from chipsim.errors import ChipError
 from chipsim.traffic.activity import Activity
 from chipsim.traffic.arrays import Traffic, Units, measure
 from chipsim.traffic.congestion import Walks
+from chipsim.traffic.energies import CountedWork, energy_of_run
 from chipsim.traffic.links import existing
 from tests.chipsim.measured import score
 from tests.chipsim.strategies import Case, cases
@@ -373,3 +376,17 @@ def test_walks_are_binomial() -> None:
             across = sum(comb(b - 1 + k, k) / 2 ** (b + k) for k in range(a + 1)) if b else 1.0
             assert walks.down[b, a] == pytest.approx(down, rel=1e-14)
             assert walks.across[b, a] == pytest.approx(across, rel=1e-14)
+
+
+@pytest.mark.parametrize(("torus", "routers"), [("", 2), ("xy", 3)])
+def test_energy_of_packets_to_the_host(torus: Any, routers: int) -> None:
+    """A packet passes two links; without a torus, the last one leads to the host."""
+    energy = ChipEnergy(packet_out=11.0, unit="pJ")
+    chip = Chip(
+        "c", 2, 2, energy_router=2, energy_link=3, energy_unit="pJ", energy=energy,
+        machine=Machine(2, 2, torus=torus) if torus else None,
+    )  # fmt: skip
+    links = np.zeros((4, 2, 2), np.int64)
+    links[0, 0, 0] = 2
+    work = CountedWork(0, 0, sent=1, heard=1, links=links)
+    assert energy_of_run(chip, work)["network"] == 2 * routers + 3 * 2 + 11

@@ -52,7 +52,8 @@ def test_kernel_matches_reference(seed: int, tree: bool) -> None:
     used[rng.random(mesh.cores) < 0.2] = 0
     slots, inputs = int(used.sum()), int(rng.integers(0, 3))
     origin = np.r_[np.repeat(np.arange(mesh.cores), used), np.zeros(inputs, np.int64)]
-    reach = rng.random((slots + inputs, mesh.cores)) < rng.random((slots + inputs, 1)) * 0.8
+    # The last target is the host.
+    reach = rng.random((slots + inputs, mesh.cores + 1)) < rng.random((slots + inputs, 1)) * 0.8
     slot, target = (found.astype(np.int64) for found in np.nonzero(reach))
     events = rng.integers(0, 5, slot.size)
     first = np.r_[0, np.cumsum(used)].astype(np.int64)
@@ -82,9 +83,11 @@ def test_kernel_matches_reference(seed: int, tree: bool) -> None:
     assert np.array_equal(found.links, links)
     all_spikes = np.bincount(np.concatenate([*spikes, *[[slots + o for o in t] for t in host]])
                              .astype(np.int64), minlength=len(origin))  # fmt: skip
-    expected = np.bincount(target, events * all_spikes[slot], mesh.cores)
+    expected = np.bincount(target, events * all_spikes[slot], mesh.cores + 1)[:-1]
     assert np.array_equal(found.events, expected)
-    assert np.array_equal(found.taken, np.bincount(target, all_spikes[slot], mesh.cores))
+    taken = np.bincount(target, all_spikes[slot], mesh.cores + 1)
+    assert np.array_equal([*found.taken, found.heard], taken)
+    assert found.heard == twin.heard
 
 
 def test_runs_continue_where_they_stopped() -> None:

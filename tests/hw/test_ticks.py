@@ -12,7 +12,7 @@ from chipsim.chip.time import ChipTime
 from chipsim.noc.mesh import Mesh
 from chipsim.ticks.routes import core_routes
 from chipsim.ticks.run import TickSimulator
-from hw.chip import ChipDesign
+from hw.chip import Borders, ChipDesign
 from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
 from hw.run import ChipSimulator
@@ -33,7 +33,7 @@ NETWORKS = {
 
 @cache
 def chip(width: int, height: int) -> ChipSimulator:
-    return ChipSimulator(ChipDesign(width, height, CORE))
+    return ChipSimulator(ChipDesign(width, height, CORE, borders=Borders(output=True)))
 
 
 @cache
@@ -59,6 +59,7 @@ def simulator(tables: ChipTables) -> TickSimulator:
         ]
     ).reshape(-1, 3)
     events = [core.lists[:, 1] for core in tables.cores]
+    events.append(np.zeros(tables.shape.axons, np.int64))  # of the host
     made = np.array([events[core][axon] for _, core, axon in rows.tolist()], np.int64)
     origin = np.r_[np.repeat(np.arange(mesh.nodes), used), np.zeros(len(tables.input_packets), int)]
     first = np.r_[0, np.cumsum(used)]
@@ -82,9 +83,9 @@ def test_cycles_are_equal(name: str, size: tuple[int, int]) -> None:
     if most > CORE.neurons or 2 * network.source.size > CORE.synapses * size[0] * size[1]:
         pytest.skip("more than the cores hold")
     places = np.repeat(np.arange(size[0] * size[1]), most)
-    tables = make_tables(
-        network, rng.permutation(places)[: network.neurons], *size, chip(*size).chip.shape
-    )
+    core = rng.permutation(places)[: network.neurons]
+    watched = rng.permutation(network.neurons)[::3].tolist()
+    tables = make_tables(network, core, *size, chip(*size).chip.shape, watched)
     inputs = random_inputs(rng, network, TICKS)
     run = chip(*size).run(tables, TICKS, inputs)
     order = np.concatenate([core.neurons for core in tables.cores])
@@ -92,7 +93,8 @@ def test_cycles_are_equal(name: str, size: tuple[int, int]) -> None:
     host = [[network.neurons + one for one in told] for told in inputs] or [[] for _ in spikes]
     found = simulator(tables).run(*ragged(spikes), *ragged(host))
     assert np.array_equal(found.cycles, run.cycles)
-    assert found.taken.sum() == run.packets
+    assert found.heard == sum(map(len, run.heard))
+    assert found.taken.sum() + found.heard == run.packets
 
 
 @pytest.mark.heavy

@@ -43,7 +43,8 @@ class TwinChip:
 
     width, height : in routers, of `tile` columns and rows of cores each
     packets : for every neuron of every core, and for the inputs of the host (key None), the packets
-        of a spike: each a dict from destination cores to their events
+        of a spike: each a dict from destination cores to their events; the core after the last is
+        the host
     """
 
     def __init__(
@@ -59,6 +60,9 @@ class TwinChip:
             y // tall * width + x // wide for y in range(height * tall) for x in range(width * wide)
         ]
         self.cores = [TwinCore(len(packets.get(c, []))) for c in range(len(self.router))]
+        self.host = len(self.cores)
+        self.router.append(width * (height - 1) if torus else width * height)
+        self.heard = 0
         self.sends_next = [0] * (width * height)  # a place in the tile
         self.queues: dict[tuple[int, int], deque[tuple[Flit, set[int]]]] = {
             (v, port): deque() for v in range(width * height) for port in range(5)
@@ -137,8 +141,12 @@ class TwinChip:
                 if not todo:
                     self.queues[v, port].popleft()
                 self.passed[v, output] += 1
-                if output == LOCAL:
+                if self.is_last(v, output):
                     for c, events in rest.items():
+                        if c == self.host:
+                            self.heard += 1
+                            end = max(end, t + 1.0)
+                            continue
                         core = self.cores[c]
                         core.free = max(t + 1.0, core.before)
                         core.before, core.begins = core.begins, max(t + 3.0, core.ends)
@@ -163,6 +171,11 @@ class TwinChip:
             if not (host or waiting or moving):
                 return end
 
+    def is_last(self, v: int, output: int) -> bool:
+        """Return whether packets of an output have arrived: at a core, or outside of the mesh."""
+        below = not self.torus and output == SOUTH and v // self.width == self.height - 1
+        return output == LOCAL or below
+
     def there(self, v: int, output: int) -> tuple[int, int]:
         """Return the queue after an output."""
         dx, dy = STEPS[output]
@@ -180,7 +193,7 @@ class TwinChip:
         """Return the core that sends of each tile whose router has room; the turn moves on."""
         found = set()
         for v in range(len(self.sends_next)):
-            tile = [c for c, at in enumerate(self.router) if at == v]
+            tile = [c for c, at in enumerate(self.router[: self.host]) if at == v]
             ready = [c for c in tile if self.cores[c].offered and self.cores[c].offer <= t]
             if ready and len(self.queues[v, LOCAL]) < self.depth:
                 turn = self.sends_next[v]
@@ -233,9 +246,9 @@ class TwinChip:
                 if not asking:
                     continue
                 port = min(asking, key=lambda p: (p - self.turn[v, output]) % 5)
-                if output == LOCAL:
-                    ends = self.outputs(v, self.queues[v, port][0][0])[LOCAL]
-                    ready = all(self.cores[c].free <= t for c in ends)
+                if self.is_last(v, output):
+                    ends = self.outputs(v, self.queues[v, port][0][0])[output]
+                    ready = all(c == self.host or self.cores[c].free <= t for c in ends)
                 else:
                     ready = self.room(v, output) > 0 and self.free[v, output] <= t
                 if ready:

@@ -202,6 +202,7 @@ def _cycles(report: dict[str, Any]) -> list[Table]:
     for name, text in (
         ("mean", "Cycles per tick, mean"), ("p50", "Median"), ("p99", "99th percentile"),
         ("max", "Largest"), ("packets_per_tick", "Packets per tick"),
+        ("host_packets_per_tick", "Packets to the host per tick"),
         ("link_flits_per_tick_max", "Flits per tick on the busiest link"),
     ):  # fmt: skip
         if name in run.get("cycles", {}):

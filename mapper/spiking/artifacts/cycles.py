@@ -23,7 +23,8 @@ class TickCycles(NamedTuple):
 
     cycles : ndarray[int64], shape (samples * ticks,)
     ended_by_neurons : ticks in which the neuron updates end last, not the synaptic events
-    sent, packets : packets that cores send, and that cores receive, also from the host
+    sent, packets, heard : packets that cores send, that cores receive, also from the host, and that
+        the host receives
     links : flits on each link, shape (4, height, width)
     """
 
@@ -31,6 +32,7 @@ class TickCycles(NamedTuple):
     ended_by_neurons: int
     sent: int
     packets: int
+    heard: int
     links: NDArray[np.int64]
 
     @property
@@ -42,9 +44,9 @@ class TickCycles(NamedTuple):
 class CycleCounter:
     """Counts the cycles of the runs of samples.
 
-    Cores send a packet to each core with a target, or along a tree on chips that deliver so. The
-    host sends the inputs of a tick before the tick. A chip without times has the defaults of
-    `ChipTime`.
+    Cores send a packet to each core with a target, and one to the host for a spike of an output, or
+    along a tree on chips that deliver so. The host sends the inputs of a tick before the tick. A
+    chip without times has the defaults of `ChipTime`.
     """
 
     def __init__(self, folder: SpikingFolder, slots: Slots, samples: SpikeSamples) -> None:
@@ -79,5 +81,6 @@ class CycleCounter:
             sum(int((run.swept >= run.received).sum()) for run in self._runs),
             sum(int(run.sent.sum()) for run in self._runs),
             sum(int(run.taken.sum()) for run in self._runs),
+            sum(run.heard for run in self._runs),
             np.sum([run.links for run in self._runs], axis=0, dtype=np.int64),
         )

@@ -95,7 +95,8 @@ class SpikingFolder(NamedTuple):
     def tables(self) -> ChipTables:
         """Return the tables of the cores; raise `HwError` if one is too small."""
         network, shape = self.integers.network, self.integers.shape
-        return make_tables(network, self.core, self.chip.width, self.chip.height, shape)
+        watched = self.model.watched.tolist()
+        return make_tables(network, self.core, self.chip.width, self.chip.height, shape, watched)
 
     @property
     def encoding(self) -> Encoding | None:
@@ -138,7 +139,7 @@ def write_folder(
         "chip": chip.to_json(),
         "shape": asdict(integers.shape),
         "populations": _populations(model, integers.latency),
-        "outputs": _plain(model.outputs),
+        "outputs": _outputs(model),
         "neurons": integers.network.neurons,
         "inputs": integers.network.inputs,
         "scales": _plain(integers.options),
@@ -174,7 +175,7 @@ def read_folder(path: Path) -> SpikingFolder:
         times = schedule(model, shape.longest_delay)
         if (
             _populations(model, times.latency) != msgspec.to_builtins(manifest.populations)
-            or _plain(model.outputs) != msgspec.to_builtins(manifest.outputs)
+            or _outputs(model) != msgspec.to_builtins(manifest.outputs)
             or (manifest.neurons, manifest.inputs) != model_size(model)
             or (manifest.chosen is not None and manifest.chosen >= len(manifest.trials))
         ):
@@ -223,6 +224,12 @@ def _populations(model: SpikingModel, latency: tuple[int, ...]) -> list[dict[str
         }
         for each, first, late in rows
     ]  # fmt: skip
+
+
+def _outputs(model: SpikingModel) -> list[dict[str, Any]]:
+    """Return the outputs as `OutputEntry`s."""
+    axons = model.host_axons
+    return [{**each._asdict(), "axon": axons.get(each.population)} for each in model.outputs]
 
 
 def _plain(value: Any) -> Any:

@@ -36,10 +36,15 @@ class PopulationEntry(Struct):
 
 
 class OutputEntry(Struct):
-    """An output of the model, and the number of its population."""
+    """An output of the model, and the number of its population.
+
+    axon : axon of the packets to the host for spikes of the first neuron, the other neurons follow;
+        None for an output that is potentials
+    """
 
     name: str
     population: Whole
+    axon: Whole | None
 
 
 class LimitsEntry(Struct):

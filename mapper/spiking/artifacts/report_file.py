@@ -62,6 +62,7 @@ class CyclesEntry(Struct):
     ended_by_neurons: Whole
     ended_by_spikes: Whole
     packets_per_tick: Amount
+    host_packets_per_tick: Amount
     link_flits_per_tick_max: Amount
 
 

@@ -78,35 +78,39 @@ def verify_folder(folder: SpikingFolder) -> VerifiedFolder:
 
 
 def _require_routes(folder: SpikingFolder, tables: ChipTables) -> None:
-    """Check that the routes of each source lead to all of its axons, and to no other axon."""
+    """Check that the routes of each source lead to all of its axons, and to no other axon.
+
+    The host is the core after the last, with an axon for each watched neuron.
+    """
+    sources = [*(core.axons for core in tables.cores), folder.model.watched]
     axons = np.concatenate(
-        [
-            np.column_stack([core.axons, np.full(core.axons.size, number)])
-            for number, core in enumerate(tables.cores)
-        ]
+        [np.column_stack([own, np.full(own.size, core)]) for core, own in enumerate(sources)]
     )
     routes = [np.zeros((0, 2), np.int64)]
     for core in tables.cores:
         source = np.repeat(core.neurons, np.diff(core.route_indptr))
-        routes.append(_ends_of(tables, source, core.routes))
+        routes.append(_ends_of(sources, tables.width, source, core.routes))
     packets = [np.array(each, np.int64).reshape(-1, 3) for each in tables.input_packets]
     inputs = np.arange(len(packets)) + folder.integers.network.neurons
     source = np.repeat(inputs, [len(each) for each in packets])
-    routes.append(_ends_of(tables, source, np.concatenate([np.zeros((0, 3), np.int64), *packets])))
+    sent = np.concatenate([np.zeros((0, 3), np.int64), *packets])
+    routes.append(_ends_of(sources, tables.width, source, sent))
     if not np.array_equal(_sorted(axons), _sorted(np.concatenate(routes))):
         raise CheckFailedError(
             f"{folder.path}: routes and axons of the cores differ; compile the model again"
         )
 
 
-def _ends_of(tables: ChipTables, source: Int64, routes: Int64) -> Int64:
+def _ends_of(sources: list[Int64], width: int, source: Int64, routes: Int64) -> Int64:
     """Return the source of the axon at the end of each route, which must be its sender, and core.
+
+    sources : of the axons of each core
 
     A route to the axon of another source has sender -1.
     """
-    core = routes[:, 1] * tables.width + routes[:, 0]
-    axons = np.concatenate([one.axons for one in tables.cores])
-    first = np.cumsum([0, *(one.axons.size for one in tables.cores)])
+    core = routes[:, 1] * width + routes[:, 0]
+    axons = np.concatenate(sources)
+    first = np.cumsum([0, *(each.size for each in sources)])
     known = routes[:, 2] < np.diff(first)[core]
     ends = np.full(source.size, -1)
     ends[known] = axons[first[core[known]] + routes[known, 2]]

@@ -79,6 +79,7 @@ def test_hardware_computes_the_same(model: Path, run: Run) -> None:
     hardware, ticks = found["hardware"], 2 * (found["ticks"] + 1)
     assert (hardware["samples"], hardware["ticks"]) == (2, ticks)
     assert hardware["spikes"] == found["spikes"] > 0
+    assert hardware["heard"] == sum(found["outputs"][0]["spikes"]) > 0
     assert hardware["cycles"] == found["cycles"]["mean"] * ticks
     assert "all spikes equal" in run("simulate", "out", *words).out
 
@@ -272,14 +273,17 @@ def test_the_page_is_written_by_all_commands(out: Path, run: Run) -> None:
     refused(run, 2, "is a compiled model; give one folder", "report", "out", "other")
 
 
-def spikes_of_tables(path: Path, samples: np.ndarray) -> np.ndarray:
-    """Return the spikes of all neurons in all samples, from the tables as docs/core.md describes.
+def spikes_of_tables(path: Path, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the spikes of each neuron in all samples, from the tables as docs/core.md describes.
+
+    The second array counts the packets that the host receives for each neuron.
 
     samples : spikes of the inputs, shape (samples, ticks, inputs), with ticks to spare at the end
     """
     tables = json.loads(path.read_text())
     cores, bits = tables["cores"], tables["shape"]["decay_bits"]
-    spikes = np.zeros(sum(len(core["neurons"]) for core in cores), np.int64)
+    spikes, heard = np.zeros((2, sum(len(core["neurons"]) for core in cores)), np.int64)
+    host = tables["host"]
 
     def decayed(value: int, factor: int) -> int:
         return (value * factor >> bits) if value >= 0 else -(-value * factor >> bits)
@@ -290,6 +294,9 @@ def spikes_of_tables(path: Path, samples: np.ndarray) -> np.ndarray:
 
         def send(packets: list[list[int]], tick: int, due: dict[tuple[int, int, int], int]) -> None:
             for x, y, axon in packets:
+                if (x, y) == (host["x"], host["y"]):
+                    heard[host["axons"][axon]] += 1
+                    continue
                 to = y * tables["width"] + x
                 first, count, base = cores[to]["lists"][axon]
                 for target, weight, delay in cores[to]["synapses"][first : first + count]:
@@ -314,7 +321,7 @@ def spikes_of_tables(path: Path, samples: np.ndarray) -> np.ndarray:
                         spikes[neuron] += 1
                         sent = slice(*core["route_indptr"][i : i + 2])
                         send(core["routes"][sent], tick + 1, due)
-    return spikes
+    return spikes, heard
 
 
 def test_exported_tables_spike_as_the_simulation(out: Path, run: Run) -> None:
@@ -322,8 +329,16 @@ def test_exported_tables_spike_as_the_simulation(out: Path, run: Run) -> None:
     assert (exported["format"], exported["neurons"], exported["cores"]) == ("tables", 24, 4)
     x = np.load("spikes.npz")["x"][:2].astype(np.int64)
     last = np.zeros((2, 1, x.shape[2]), np.int64)  # the second layer is a tick late
-    spikes = spikes_of_tables(Path("a.tables.json"), np.concatenate([x, last], axis=1))
-    found = run("simulate", "out", "--input", "spikes.npz", "--limit", "2", "--json").json()
+    spikes, heard = spikes_of_tables(Path("a.tables.json"), np.concatenate([x, last], axis=1))
+    words = ("simulate", "out", "--input", "spikes.npz", "--limit", "2")
+    found = run(*words, "--cycles", "--json").json()
+    (output,) = found["outputs"]
+    (entry,) = json.loads(Path("out/manifest.json").read_text())["outputs"]
+    assert entry["axon"] == 0
+    assert heard[-CLASSES:].tolist() == output["spikes"]
+    assert 0 < heard.sum() == sum(output["spikes"])
+    ticks = found["samples"] * (found["ticks"] + 1)
+    assert found["cycles"]["host_packets_per_tick"] == heard.sum() / ticks
     assert not found["saturated"]["hidden"]
     assert spikes.sum() == found["spikes"] > 0
     schema = json.loads((ROOT / "docs/schemas/tables.schema.json").read_text())

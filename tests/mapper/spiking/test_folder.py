@@ -50,9 +50,12 @@ def test_reading_returns_the_written_model(mapped: MappedSpikes, folder: Spiking
 
 def changed(tables: ChipTables, name: str, column: int | None) -> ChipTables:
     """Return tables in which a number of core 0 is one more."""
-    core = tables.cores[0]
+    core, row = tables.cores[0], 0
+    if name == "routes to the host":
+        name, row = "routes", int(core.routes[:, 1].argmax())
+        assert core.routes[row, 1] == tables.height
     values = getattr(core, name).copy()
-    values[(0, column) if column is not None else 0] += 1
+    values[(row, column) if column is not None else row] += 1
     return replace(tables, cores=(replace(core, **{name: values}), *tables.cores[1:]))
 
 
@@ -63,6 +66,7 @@ def changed(tables: ChipTables, name: str, column: int | None) -> ChipTables:
         ("synapses", 0, "synapse lists of the cores are not the synapses"),
         ("lists", 2, "synapse lists of the cores are not the synapses"),
         ("routes", 2, "routes and axons of the cores differ"),
+        ("routes to the host", 2, "routes and axons of the cores differ"),
         ("axons", None, "routes and axons of the cores differ"),
         ("parameters", 1, "the tables of core 0 differ from the integers"),
     ],

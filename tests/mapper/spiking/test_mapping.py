@@ -196,13 +196,25 @@ def test_busy_paths_are_short() -> None:
     model = connected(inputs_and(*sizes), [(n, n + 1, 0) for n in range(4)])
     shape = CoreShape(neurons=16, sum_bits=20)
     network = to_integers(model, schedule(model), shape, IntegerOptions()).network
-    core = map_neurons(model, network, Chip("chip", 4, 1), shape)
+    rate = np.r_[np.ones(48), np.full(16, 0.1), np.ones(8)]  # outputs are quieter than inputs
+    core = map_neurons(model, network, Chip("chip", 4, 1), shape, rate)
     assert np.array_equal(core, np.repeat(core[::16], 16))
     assert core[::16].tolist() == [0, 1, 2, 3]  # inputs come from core 0
     chip = Chip("chip", 4, 1, host=ChipHost(ports=(3,)))
-    assert map_neurons(model, network, chip, shape)[::16].tolist() == [3, 2, 1, 0]
-    core = map_neurons(model, network, Chip("chip", 6, 5, unavailable=(0,)), shape)
+    assert map_neurons(model, network, chip, shape, rate)[::16].tolist() == [3, 2, 1, 0]
+    core = map_neurons(model, network, Chip("chip", 6, 5, unavailable=(0,)), shape, rate)
     assert core[0] in (1, 6)
+
+
+def test_outputs_are_near_the_host() -> None:
+    """The host receives below column 0, at no cost for packets of inputs to the only core."""
+    model = connected(inputs_and(1, 16), [(0, 1, 0)])
+    shape = CoreShape(neurons=16, sum_bits=20)
+    network = to_integers(model, schedule(model), shape, IntegerOptions()).network
+    for ports, expected in (((0,), 0), ((0, 3, 6), 6)):
+        chip = Chip("chip", 3, 3, host=ChipHost(ports=ports))
+        rate = np.r_[np.full(16, 0.01), 1.0]
+        assert set(map_neurons(model, network, chip, shape, rate)) == {expected}
 
 
 def test_unavailable_cores_stay_empty() -> None:
@@ -257,6 +269,15 @@ def test_too_many_routes() -> None:
     make_tables(network, core, 3, 2, shape)
     with pytest.raises(DoesNotFitError, match="p1: core needs 48 routes for neurons with up to 3"):
         map_neurons(model, network, Chip("chip", 3, 2), replace(shape, routes=2))
+
+
+def test_more_outputs_than_axons() -> None:
+    model = connected(inputs_and(4, 20), [(0, 1, 0)])
+    shape = CoreShape(axons=16, sum_bits=20)
+    network = to_integers(model, schedule(model), shape, IntegerOptions()).network
+    said = "p1: outputs of 20 neurons, but packets to the host have 16 axons; use cores with more"
+    with pytest.raises(DoesNotFitError, match=said):
+        map_neurons(model, network, Chip("chip", 2, 1), shape)
 
 
 @pytest.mark.heavy

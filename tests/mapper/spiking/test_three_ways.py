@@ -1,4 +1,7 @@
-"""Random networks in numpy, in the kernels and in Amaranth: the same spikes, states and cycles."""
+"""Random networks in numpy, in the kernels and in Amaranth: the same spikes, states and cycles.
+
+The host receives the same packets of outputs.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from chipsim.chip.time import ChipTime
 from chipsim.noc.mesh import Mesh
 from chipsim.spiking.play import HostSpikes, SpikingRun
 from chipsim.ticks.run import TickSimulator
-from hw.chip import ChipDesign
+from hw.chip import Borders, ChipDesign
 from hw.core.arithmetic import simulate
 from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
@@ -36,7 +39,7 @@ SHAPES: dict[str, tuple[tuple[int, int], CoreShape]] = {
 @cache
 def chip(name: str) -> ChipSimulator:
     (width, height), shape = SHAPES[name]
-    return ChipSimulator(ChipDesign(width, height, shape))
+    return ChipSimulator(ChipDesign(width, height, shape, borders=Borders(output=True)))
 
 
 def with_kernels(rng: np.random.Generator, network: SpikingNetwork) -> SpikingNetwork:
@@ -67,8 +70,9 @@ def check(name: str, seed: int) -> tuple[int, int]:
     core = np.sort(rng.permutation(np.arange(network.neurons) % cores))
     if rng.random() < 0.5:
         core = rng.permutation(core)
+    watched = rng.permutation(network.neurons)[: rng.integers(0, 12)]
     try:
-        tables = make_tables(network, core, width, height, shape)
+        tables = make_tables(network, core, width, height, shape, watched.tolist())
     except HwError:  # more axons or profiles than a core has
         return 0, 0
     inputs = random_inputs(rng, network, TICKS) or [[] for _ in range(TICKS)]
@@ -76,6 +80,8 @@ def check(name: str, seed: int) -> tuple[int, int]:
     found = hardware.run(tables, TICKS, inputs)
     assert np.array_equal(found.spikes, spikes)
     assert np.array_equal(found.states, np.column_stack(state))
+    heard = [sorted(axons) for axons in found.heard]
+    assert heard == [np.flatnonzero(fired[watched]).tolist() for fired in spikes]
 
     slots = Slots.of(tables)
     told = [network.neurons + np.array(each, np.int64) for each in inputs]
@@ -91,8 +97,9 @@ def check(name: str, seed: int) -> tuple[int, int]:
 
     mesh = Mesh(width, height)
     timed = TickSimulator(mesh, ChipTime(), slots.routes(mesh, tree=False))
-    cycles = timed.run(log.slot.astype(np.int64), log.ends, sender + network.neurons, ends).cycles
-    assert np.array_equal(cycles, found.cycles)
+    ticks = timed.run(log.slot.astype(np.int64), log.ends, sender + network.neurons, ends)
+    assert np.array_equal(ticks.cycles, found.cycles)
+    assert ticks.heard == sum(map(len, heard))
     words = sum(len(part.synapses) for part in tables.cores)
     return int(spikes.sum()), network.source.size - words
 
