@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,20 @@ def random_network(
         waits=rng.integers(0, ticks + 1, neurons) * rng.integers(0, 2, neurons),
         inputs=inputs,
     )
+
+
+def with_kernels(rng: np.random.Generator, network: SpikingNetwork) -> SpikingNetwork:
+    """Replace the synapses by a kernel that moves with its source, so that lists are shared."""
+    size = int(rng.integers(1, min(6, network.neurons) + 1))
+    sources, offset = np.indices((network.neurons + network.inputs, size)).reshape(2, -1)
+    target = sources * int(rng.integers(1, 3)) + offset - size // 2
+    inside = (target >= 0) & (target < network.neurons)
+    weights = rng.integers(-8, 16, size)
+    slots = int(network.delay.max(initial=0)) + 1
+    return replace(
+        network, source=sources[inside], target=target[inside],
+        weight=weights[offset][inside], delay=rng.integers(0, slots, size)[offset][inside],
+    )  # fmt: skip
 
 
 def random_inputs(rng: np.random.Generator, network: SpikingNetwork, ticks: int) -> list[list[int]]:

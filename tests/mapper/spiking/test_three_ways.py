@@ -17,13 +17,12 @@ from chipsim.spiking.play import HostSpikes, SpikingRun
 from chipsim.ticks.run import TickSimulator
 from hw.chip import Borders, ChipDesign
 from hw.core.arithmetic import simulate
-from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
 from hw.errors import HwError
 from hw.run import ChipSimulator
 from hw.tables import make_tables
 from mapper.spiking.slots import Slots
-from tests.hw.networks import TINY, random_inputs, random_network
+from tests.hw.networks import TINY, random_inputs, random_network, with_kernels
 
 TICKS, EACH = 12, 20
 SHAPES: dict[str, tuple[tuple[int, int], CoreShape]] = {
@@ -40,20 +39,6 @@ SHAPES: dict[str, tuple[tuple[int, int], CoreShape]] = {
 def chip(name: str) -> ChipSimulator:
     (width, height), shape = SHAPES[name]
     return ChipSimulator(ChipDesign(width, height, shape, borders=Borders(output=True)))
-
-
-def with_kernels(rng: np.random.Generator, network: SpikingNetwork) -> SpikingNetwork:
-    """Replace the synapses by a kernel that moves with its source, so that lists are shared."""
-    size = int(rng.integers(1, min(6, network.neurons) + 1))
-    sources, offset = np.indices((network.neurons + network.inputs, size)).reshape(2, -1)
-    target = sources * int(rng.integers(1, 3)) + offset - size // 2
-    inside = (target >= 0) & (target < network.neurons)
-    weights = rng.integers(-8, 16, size)
-    slots = int(network.delay.max(initial=0)) + 1
-    return replace(
-        network, source=sources[inside], target=target[inside],
-        weight=weights[offset][inside], delay=rng.integers(0, slots, size)[offset][inside],
-    )  # fmt: skip
 
 
 def check(name: str, seed: int) -> tuple[int, int]:
