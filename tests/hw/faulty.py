@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_loader
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+import pytest
 
 import hw
+from hw.errors import HwError
 
 FOLDER = Path(str(hw.__file__)).parents[1]
+Case = TypeVar("Case")
 
 
 class Fault(NamedTuple):
@@ -97,3 +101,30 @@ def imported(fault: Fault, module: str) -> Iterator[Any]:
         for name, each in kept.items():  # packages hold their modules as attributes
             package, _, own = name.rpartition(".")
             setattr(sys.modules[package], own, each)
+
+
+def each_fault(faults: Sequence[Fault]) -> pytest.MarkDecorator:
+    """Return the parameter `fault` of a test of all faults."""
+    names = [f"{fault.module}-{number}" for number, fault in enumerate(faults)]
+    return pytest.mark.parametrize("fault", faults, ids=names)
+
+
+def symptom(
+    fault: Fault, bench: str, shape: Any, cases: Iterable[Case],
+    difference: Callable[[Any, Case], str | None],
+) -> str | None:  # fmt: skip
+    """Return the first symptom of a fault; None without one.
+
+    bench : module with a `CoreBench`; shape : of its core
+    difference : function of the bench and a case that returns a difference, or raises an error
+    """
+    with imported(fault, bench) as module:
+        core = module.CoreBench(shape)
+    for number, case in enumerate(cases):
+        try:
+            found = difference(core, case)
+        except (AssertionError, IndexError, HwError) as error:  # it hangs, or raises an error
+            return f"case {number}: {error!r}"
+        if found is not None:
+            return found
+    return None

@@ -6,9 +6,8 @@ import sys
 
 import pytest
 
-from hw.errors import HwError
 from tests.hw.core_runs import check_core
-from tests.hw.faulty import Fault, imported
+from tests.hw.faulty import Fault, each_fault, symptom
 from tests.hw.networks import TINY
 
 NETWORKS = 60
@@ -68,25 +67,16 @@ FAULTS = [
 SOUND = fault("core", "SPIKES = 2\n", "SPIKES = 2\n\n")
 
 
-def symptom(wrong: Fault) -> str | None:
+def found_by(fault: Fault) -> str | None:
     """Return the first symptom of a fault; None without one."""
-    with imported(wrong, BENCH) as module:
-        bench = module.CoreBench(TINY)
-    for seed in range(NETWORKS):
-        try:
-            check_core(bench, seed)
-        except (AssertionError, HwError, IndexError) as error:
-            return f"seed {seed}: {error!r}"
-    return None
+    return symptom(fault, BENCH, TINY, range(NETWORKS), check_core)
 
 
 @pytest.mark.slow_hw
 @pytest.mark.jit
-@pytest.mark.parametrize(
-    "wrong", FAULTS, ids=[f"{one.module}-{number}" for number, one in enumerate(FAULTS)]
-)
-def test_faults_are_found(wrong: Fault) -> None:
-    assert symptom(wrong) is not None, f"no network shows {wrong.new!r}"
+@each_fault(FAULTS)
+def test_faults_are_found(fault: Fault) -> None:
+    assert found_by(fault) is not None, f"no network shows {fault.new!r}"
 
 
 @pytest.mark.slow_hw
@@ -94,5 +84,5 @@ def test_faults_are_found(wrong: Fault) -> None:
 def test_a_sound_core_is_not_at_fault() -> None:
     """An import without a fault, in the same way: differences do not come from the import."""
     before = set(sys.modules)
-    assert symptom(SOUND) is None
+    assert found_by(SOUND) is None
     assert set(sys.modules) >= before

@@ -11,8 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from hw.errors import HwError
-from tests.hw.faulty import Fault, imported
+from tests.hw.faulty import Fault, each_fault, imported, symptom
 from tests.hw.npu.programs import SHAPES
 from tests.hw.npu.three_ways import Wanted, difference, programs_from
 
@@ -128,29 +127,15 @@ def each_program(name: str) -> Iterator[Wanted]:
         yield known[at]
 
 
-def found_by(fault: Fault) -> str | None:
-    """Return the first symptom of a fault; None without one."""
-    with imported(fault, BENCH) as module:
-        bench = module.CoreBench(SHAPES[fault.shape])
-    for wanted in each_program(fault.shape):
-        try:
-            found = difference(bench, wanted)
-        except (
-            AssertionError,
-            IndexError,
-            HwError,
-        ) as error:  # it hangs, or raises an error itself
-            return f"seed {wanted.seed}: {error!r}"
-        if found is not None:
-            return found
-    return None
+def found_by(fault: Fault, most: int | None = None) -> str | None:
+    """Return the first symptom of a fault in the first programs; None without one."""
+    programs = islice(each_program(fault.shape), most)
+    return symptom(fault, BENCH, SHAPES[fault.shape], programs, difference)
 
 
 @pytest.mark.slow_hw
 @pytest.mark.jit
-@pytest.mark.parametrize(
-    "fault", FAULTS, ids=[f"{one.module}-{number}" for number, one in enumerate(FAULTS)]
-)
+@each_fault(FAULTS)
 def test_faults_are_found(fault: Fault) -> None:
     assert found_by(fault) is not None, f"no program shows {fault.new!r}"
 
@@ -160,9 +145,7 @@ def test_faults_are_found(fault: Fault) -> None:
 @pytest.mark.jit
 def test_a_sound_core_is_not_at_fault() -> None:
     """An import without a fault, in the same way: differences do not come from the import."""
-    with imported(SOUND, BENCH) as module:
-        bench = module.CoreBench(SHAPES["tiny"])
-    assert all(difference(bench, one) is None for one in islice(each_program("tiny"), 20))
+    assert found_by(SOUND, most=20) is None
 
 
 def imported_now() -> dict[str, ModuleType]:
