@@ -30,7 +30,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.core.shape import CoreShape, DestinationTable
-from hw.flow.memories import NO_RW_CHECK
+from hw.flow.memories import BLOCK_RAM
 from hw.strobe import strobe
 
 
@@ -124,7 +124,7 @@ class Accumulator(wiring.Component):
 
         def totals(name: str) -> Any:
             """Add a copy of the totals; return its read port."""
-            copy = Memory(shape=shape.sum, depth=1 << address.width, init=[], attrs=NO_RW_CHECK)
+            copy = Memory(shape=shape.sum, depth=1 << address.width, init=[], attrs=BLOCK_RAM)
             m.submodules[name] = copy
             write: Any = copy.write_port()
             m.d.comb += [write.addr.eq(write_address), write.data.eq(last), write.en.eq(writes)]
@@ -151,7 +151,7 @@ class Accumulator(wiring.Component):
         """Read totals and marks; write marks. total : read port of a copy of the totals."""
         shape, word = self.shape, self.load.payload
         m.submodules.marks = memory = Memory(
-            shape=shape.sum, depth=shape.delay_slots * shape.neurons, init=[], attrs=NO_RW_CHECK
+            shape=shape.sum, depth=shape.delay_slots * shape.neurons, init=[], attrs=BLOCK_RAM
         )
         mark: Any = memory.read_port()
         write: Any = memory.write_port()

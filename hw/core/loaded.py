@@ -8,7 +8,7 @@ from amaranth.hdl import MemoryData, Module
 from amaranth.lib.memory import Memory, ReadPort
 
 from hw.core.shape import CoreShape, DestinationTable
-from hw.flow.memories import NO_RW_CHECK
+from hw.flow.memories import BLOCK_RAM
 
 if TYPE_CHECKING:
     from hw.tables import CoreTables
@@ -37,7 +37,7 @@ def loaded_memory(m: Module, memories: Memories, table: DestinationTable, load: 
     load : strobe of words of layout `CoreShape.load`
     """
     name = table.name.lower()
-    m.submodules[name] = memory = Memory(memories[table], attrs=NO_RW_CHECK)
+    m.submodules[name] = memory = Memory(memories[table], attrs=BLOCK_RAM)
     m.submodules[f"{name}_writer"] = writer = Module()
     write: Any = memory.write_port()
     word = load.payload

@@ -23,7 +23,7 @@ from amaranth.lib.wiring import In, Out
 from hw.core.loaded import Memories, loaded_memory
 from hw.core.neuron import STAGES, NeuronUpdate
 from hw.core.shape import CoreShape, DestinationTable
-from hw.flow.memories import NO_RW_CHECK
+from hw.flow.memories import BLOCK_RAM
 from hw.strobe import strobe
 
 LATENCY = STAGES + 1
@@ -75,7 +75,7 @@ class Sweep(wiring.Component):
         parameters: Any = loaded_memory(m, self.memories, DestinationTable.NEURONS, self.load)
         profiles: Any = loaded_memory(m, self.memories, DestinationTable.PROFILES, self.load)
         m.submodules.states = memory = Memory(
-            self.memories[DestinationTable.STATES], attrs=NO_RW_CHECK
+            self.memories[DestinationTable.STATES], attrs=BLOCK_RAM
         )
         states: Any = memory.read_port()
         write: Any = memory.write_port()

@@ -1,10 +1,13 @@
-r"""Memories without read-write collisions, so that synthesis needs no extra logic for them.
+r"""Block RAM without read-write collisions, so that synthesis needs no extra logic for it.
 
 A read port of Amaranth returns the old word if the same address is written in the same cycle. Block
 RAM does not guarantee that, so synthesis adds address comparators and registers for words: for the
 spiking core on an ECP5, a third of its LUTs and nearly half of its flip-flops. A memory with
-``attrs=NO_RW_CHECK`` declares that such words are never used. RTLIL for synthesis then leaves them
+``attrs=BLOCK_RAM`` declares that such words are never used. RTLIL for synthesis then leaves them
 undefined, and Verilog has an attribute that tools recognise (Yosys, Quartus, and Diamond).
+
+It also keeps shallow memories out of LUTs: on an ECP5 the 64 profiles of a core took 119 of its 711
+LUTs, and take two of its 23 block RAMs.
 """
 
 from __future__ import annotations
@@ -12,8 +15,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-NO_RW_CHECK = {"no_rw_check": 1}
+BLOCK_RAM = {"ram_style": "block", "no_rw_check": 1}
 """Attributes of a memory whose words are not read in the cycle of a write, or not used then."""
+
+_ATTRIBUTES = 'ram_style = "block", no_rw_check, ramstyle = "no_rw_check"'
+"""The same in Verilog."""
 
 _MODULE = re.compile(r"^module \\(?P<name>\S+)\n.*?^end$", re.MULTILINE | re.DOTALL)
 _MARKED = re.compile(r"^ *attribute \\no_rw_check 1\n *memory .*\\(?P<name>\S+)$", re.MULTILINE)
@@ -52,7 +58,7 @@ def with_attributes(verilog: str, text: str) -> str:
         body = module[0]
         for _, memory in (one for one in found if one[0] == module["name"]):
             line = re.compile(rf"^(  reg .*\b{memory} \[.*\];)$", re.MULTILINE)
-            body = line.sub(r'  (* no_rw_check, ramstyle = "no_rw_check" *)\n\1', body)
+            body = line.sub(rf"  (* {_ATTRIBUTES} *)\n\1", body)
         return body
 
     return _VERILOG.sub(told, verilog) if found else verilog

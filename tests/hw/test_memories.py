@@ -12,7 +12,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw.core.core import Core
-from hw.flow.memories import NO_RW_CHECK, marked, unchecked
+from hw.flow.memories import BLOCK_RAM, marked, unchecked
 from hw.flow.netlist import netlist, verilog
 from hw.flow.yosys import find_yosys
 from tests.hw.networks import TINY
@@ -31,7 +31,7 @@ class Two(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         me: Any = self
-        for name, attributes, out in (("rows", NO_RW_CHECK, me.a), ("other", {}, me.b)):
+        for name, attributes, out in (("rows", BLOCK_RAM, me.a), ("other", {}, me.b)):
             memory = Memory(shape=4, depth=8, init=[], attrs=attributes)
             m.submodules[name] = memory
             write: Any = memory.write_port()
@@ -77,4 +77,7 @@ def test_all_block_memories_of_a_core_are_marked() -> None:
 def test_verilog_has_the_attribute() -> None:
     text = verilog(netlist(Two(), "top"))
     assert text.count("no_rw_check, ramstyle") == 1
-    assert re.search(r'\(\* no_rw_check, ramstyle = "no_rw_check" \*\)\n  reg \[3:0\] rows ', text)
+    line = (
+        r'\(\* ram_style = "block", no_rw_check, ramstyle = "no_rw_check" \*\)\n  reg \[3:0\] rows '
+    )
+    assert re.search(line, text)

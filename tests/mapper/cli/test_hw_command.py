@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from hw.errors import HwError
-from hw.flow.yosys import find_yosys, run_yosys
+from hw.flow.yosys import find_program, find_yosys, run_yosys
+from tests.hw.verilated import VERILATOR
 from tests.mapper.conftest import Run
 
 pytestmark = pytest.mark.jit  # hardware has no kernels
@@ -116,6 +116,8 @@ def test_verilog_of_a_mesh_is_accepted_by_yosys(chip: str, run: Run, folder: Pat
     (folder / "script.ys").unlink()
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @yosys
 @pytest.mark.parametrize(
     "tool",
@@ -137,18 +139,21 @@ def test_verilog_is_accepted_by_other_tools(
     tool: tuple[str, ...], options: str, run: Run, folder: Path
 ) -> None:
     """Warnings of Verilator are errors."""
-    if shutil.which(tool[0]) is None:
+    program = find_program(tool[0], f"{tool[0]}-cli")
+    if program is None:
         pytest.skip(f"{tool[0]} is not installed")
     assert run("hw", "--verilog", "mesh.v", "--chip", *options.split()).code == 0
-    subprocess.run([*tool, "mesh.v"], cwd=folder, check=True)
+    subprocess.run([*program, *tool[1:], "mesh.v"], cwd=folder, check=True)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @yosys
 def test_names_are_unchanged_in_verilator(run: Run, folder: Path) -> None:
-    if shutil.which("verilator") is None:
+    if VERILATOR is None:
         pytest.skip("verilator is not installed")
     assert run("hw", "--chip", "2x1", "--verilog", "chip.v").code == 0
-    subprocess.run(["verilator", "--cc", "chip.v", "--top-module", "chip"], cwd=folder, check=True)
+    subprocess.run([*VERILATOR, "--cc", "chip.v", "--top-module", "chip"], cwd=folder, check=True)
     header = (folder / "obj_dir" / "Vchip.h").read_text()
     for port in ("input_payload", "load_valid", "done", "tick", "clk"):
         assert re.search(rf"&{port}\b", header), port
