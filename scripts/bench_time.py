@@ -2,6 +2,7 @@
 
     python scripts/bench_time.py [--ticks 24] [--networks chain hubs] [--kernel] [--objectives]
                                  [--json FILE]
+    python scripts/bench_time.py --kinds [--networks lattice] [--objectives] [--json FILE]
 
 Ten spiking networks (`bench_time_networks.py`), each mapped in five ways onto 4x4 or 5x3 cores with
 one packet per destination core. Rates are counted in the simulated ticks after the warm-up.
@@ -11,6 +12,9 @@ must match the chip tick by tick. --kernel simulates these spikes instead of run
 chip, which takes seconds instead of half an hour. --objectives maps in two ways instead: for hops
 and for time, with up to 128 neurons per core; `time` should take 1.4 times fewer cycles in the
 geometric mean, and never more than 3 % more.
+
+--kinds compares `tick_cycles` with `mapper simulate` on ten graphs of other kinds, on 5x4 cores, at
+mean rates of 0.03 (exponentially distributed) and 1 spike per neuron and tick.
 
 Targets: correlation of `tick_cycles` with the chip at least 0.97, ratio within 1.25 on average;
 `simulate` within 10 % on average, its longest tick within 25 %.
@@ -29,7 +33,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from bench_common import say
-from bench_time_networks import NETWORKS
+from bench_time_networks import KINDS, NETWORKS
 from numpy.typing import NDArray
 from rich.console import Console
 
@@ -57,6 +61,8 @@ SIZES = ((4, 4), (5, 3))
 CORE = CoreShape(neurons=128, axons=1024, routes=2048, synapses=8192)
 WARMUP = 6  # ticks that are not counted
 DRAWN = 400  # ticks with random spikes
+RATES = (0.03, 1.0)
+UNIT = 1e-4  # spikes per tick that a stored rate of 1 stands for, with --kinds
 Cores = NDArray[np.int32]
 
 
@@ -96,9 +102,19 @@ def objectives(path: Path, chip: Chip) -> Iterator[tuple[str, Cores]]:
         yield name, map_network(path, chip, objective=name, threads=1).core
 
 
-def save(path: Path, network: SpikingNetwork, spikes: NDArray[np.bool_]) -> None:
-    """Write the network to a file with its spikes as rates."""
-    rate = spikes.sum(axis=0)
+class KindRow(NamedTuple):
+    """A mapping of one of `KINDS`; cycles per tick."""
+
+    network: str
+    way: str
+    rate: float
+    metric: float
+    bound: str
+    simulated: float
+
+
+def save(path: Path, network: SpikingNetwork, rate: NDArray[np.int64]) -> None:
+    """Write the network to a file with its rates."""
     with NetworkWriter(path, network.neurons) as writer:
         writer.add(network.source, network.target, rate[network.source])
         writer.set_attribute(RATE, rate)
@@ -118,7 +134,7 @@ def bench(name: str, ticks: int, kernel: bool, by_objective: bool) -> list[Row]:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "net.bin"
-        save(path, network, spikes[WARMUP:])
+        save(path, network, spikes[WARMUP:].sum(axis=0))
         found = objectives(path, chip) if by_objective else ways(path, chip, network.neurons)
         for way, core in found:
             with NetworkFile(path) as file:
@@ -161,16 +177,79 @@ def _with_all(mesh: Mesh, network: SpikingNetwork, core: Cores, mapped: Any) -> 
                        *np.divmod(pairs, cores), events)  # fmt: skip
 
 
+def bench_kind(name: str, by_objective: bool) -> list[KindRow]:
+    """Measure all mappings of one of `KINDS` at all rates."""
+    size, network = (5, 4), KINDS[name]()
+    chip = Chip(name, *size, neurons=CORE.neurons, delivery="core", time=ChipTime(tick=UNIT))
+    mesh = Mesh(*size)
+    rows = []
+    for mean in RATES:
+        drawn = np.random.default_rng(len(name)).exponential(mean, network.neurons)
+        rate = np.full(network.neurons, 1.0) if mean == 1 else drawn
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "net.bin"
+            save(path, network, np.rint(rate / UNIT).astype(np.int64))
+            found = objectives(path, chip) if by_objective else ways(path, chip, network.neurons)
+            for way, core in found:
+                with NetworkFile(path) as file:
+                    metrics = summarise(chip, measure_network(file, chip, core))
+                    mapped = mapped_routes(file, core, mesh, False)
+                ticks = [run.cycles for run, _ in random_ticks(mapped, chip, mesh, DRAWN, seed=0)]
+                rows.append(
+                    KindRow(name, way, mean, metrics["tick_cycles"], metrics["tick_bound"],
+                            float(np.concatenate(ticks).mean()))
+                )  # fmt: skip
+    say(name)
+    return rows
+
+
+def show_kinds(options: argparse.Namespace) -> int:
+    """Print how `tick_cycles` compares with `mapper simulate` on `KINDS`."""
+    jobs = options.networks or list(KINDS)
+    with ProcessPoolExecutor(options.processes) as pool:
+        found = pool.map(bench_kind, jobs, [options.objectives] * len(jobs))
+        rows = [row for part in found for row in part]
+    console = Console(width=120)
+    heads = ("network, way", "rate", "tick_cycles", "bound", "simulate", "simulate / tick_cycles")
+    console.print(columns("cycles per tick", heads, [
+        (f"{r.network}, {r.way}", r.rate, round(r.metric, 1), r.bound, round(r.simulated, 1),
+         round(r.simulated / r.metric, 3)) for r in rows
+    ]))  # fmt: skip
+    found_all: dict[str, Any] = {}
+    for mean in RATES:
+        some = [row for row in rows if row.rate == mean]
+        metric, simulated = (
+            np.array([getattr(row, key) for row in some]) for key in ("metric", "simulated")
+        )
+        ratio = simulated / metric
+        found_all |= {
+            f"rate {mean}: correlation": float(np.corrcoef(metric, simulated)[0, 1]),
+            f"rate {mean}: simulate / tick_cycles, mean": float(ratio.mean()),
+            f"rate {mean}: least and most": f"{ratio.min():.2f}, {ratio.max():.2f}",
+            f"rate {mean}: within 10 %": f"{(np.abs(1 / ratio - 1) <= 0.1).sum()} of {len(some)}",
+        }
+        if options.objectives:
+            gained = gains({(row.network, row.way): row.simulated for row in some})
+            found_all |= {f"rate {mean}: {key}": value for key, value in gained.items()}
+    console.print(columns("over all mappings", ("", "value"), list(found_all.items())))
+    if options.json:
+        options.json.write_text(json.dumps({"rows": rows, "summary": found_all}, indent=1))
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--ticks", type=int, default=24)
-    parser.add_argument("--networks", nargs="*", choices=list(NETWORKS), default=list(NETWORKS))
+    parser.add_argument("--networks", nargs="*", choices=[*NETWORKS, *KINDS], metavar="NAME")
+    parser.add_argument("--kinds", action="store_true")
     parser.add_argument("--kernel", action="store_true")
     parser.add_argument("--objectives", action="store_true")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    jobs = options.networks
+    if options.kinds:
+        return show_kinds(options)
+    jobs = options.networks or list(NETWORKS)
     with ProcessPoolExecutor(options.processes) as pool:
         same = ([one] * len(jobs) for one in (options.ticks, options.kernel, options.objectives))
         found = pool.map(bench, jobs, *same)
@@ -182,7 +261,9 @@ def main() -> int:
         (f"{r.network}, {r.way}", r.cores, round(r.chip, 1), r.longest, round(r.metric, 1), r.bound,
          round(r.simulated, 1), round(r.simulated_longest, 1)) for r in rows
     ]))  # fmt: skip
-    found_all = summary(rows) | (gains(rows) if options.objectives else {})
+    found_all = summary(rows)
+    if options.objectives:
+        found_all |= gains({(row.network, row.way): row.chip for row in rows})
     console.print(columns("over all mappings", ("", "value"), list(found_all.items())))
     if options.json:
         options.json.write_text(json.dumps({"rows": rows, "summary": found_all}, indent=1))
@@ -213,12 +294,10 @@ def summary(rows: list[Row]) -> dict[str, Any]:
     }
 
 
-def gains(rows: list[Row]) -> dict[str, Any]:
-    """Return the speed-up of ticks by the objective `time`."""
-    cycles = {(row.network, row.way): row.chip for row in rows}
-    ratio = np.array(
-        [cycles[name, "hops"] / cycles[name, "time"] for name in {row.network for row in rows}]
-    )
+def gains(cycles: dict[tuple[str, str], float]) -> dict[str, Any]:
+    """Return the speed-up of ticks by the objective `time`; cycles : by network and objective"""
+    names = {name for name, _ in cycles}
+    ratio = np.array([cycles[name, "hops"] / cycles[name, "time"] for name in names])
     return {
         "time against hops: times faster, geometric mean": float(np.exp(np.log(ratio).mean())),
         "time against hops: least and most": f"{ratio.min():.2f}, {ratio.max():.2f}",

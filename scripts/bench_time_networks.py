@@ -1,4 +1,8 @@
-"""Ten spiking networks of some hundred neurons, for `bench_time.py`."""
+"""Spiking networks of some hundred neurons, for `bench_time.py`.
+
+`NETWORKS` are ten networks whose dynamics make them spike; `KINDS` are ten graphs of other kinds,
+whose neurons spike at given rates.
+"""
 
 from __future__ import annotations
 
@@ -147,4 +151,93 @@ NETWORKS: dict[str, Callable[[], SpikingNetwork]] = {
     "chain": lambda: chain(12, 30, 8, 8),
     "convolutional": lambda: convolutional(12, 4, 9),
     "microcircuit": lambda: microcircuit(400, 10),
+}
+
+
+def small_world(n: int, degree: int, seed: int) -> SpikingNetwork:
+    """A ring of neighbours with a tenth of the synapses to random targets (Watts, Strogatz)."""
+    rng = np.random.default_rng(seed)
+    source = np.repeat(np.arange(n), degree)
+    step = np.tile(np.arange(degree) - degree // 2, n)
+    near = (source + np.where(step >= 0, step + 1, step)) % n
+    return _network(rng, n, source, _rewired(rng, near, n, 0.1))
+
+
+def scale_free(n: int, degree: int, seed: int) -> SpikingNetwork:
+    """Targets chosen in proportion to their degree, in both directions (Barabasi, Albert)."""
+    rng = np.random.default_rng(seed)
+    ends = list(range(degree))
+    pairs = []
+    for new in range(degree, n):
+        for old in {ends[at] for at in rng.integers(0, len(ends), degree)}:
+            pairs.append((new, old) if rng.random() < 0.5 else (old, new))
+            ends += [new, old]
+    source, target = np.array(pairs).T
+    return _network(rng, n, source, target)
+
+
+def communities(sizes: tuple[int, ...], degree: int, seed: int) -> SpikingNetwork:
+    """Communities of unequal sizes with a fifth of the synapses to random targets."""
+    rng = np.random.default_rng(seed)
+    ends = np.cumsum([0, *sizes])
+    source = np.repeat(np.arange(ends[-1]), degree)
+    group = np.searchsorted(ends, source, side="right") - 1
+    low, high = ends[group], ends[group + 1]
+    within = low + rng.integers(0, 1 << 40, source.size) % (high - low)
+    return _network(rng, int(ends[-1]), source, _rewired(rng, within, int(ends[-1]), 0.2))
+
+
+def geometric(n: int, radius: float, seed: int) -> SpikingNetwork:
+    """Points in a square, connected both ways below a distance."""
+    rng = np.random.default_rng(seed)
+    place = rng.random((n, 2))
+    apart = np.linalg.norm(place[:, None] - place[None], axis=2)
+    source, target = np.nonzero((apart < radius) & (apart > 0))
+    return _network(rng, n, source, target)
+
+
+def lattice(side: int, seed: int) -> SpikingNetwork:
+    """A cube with synapses to the six neighbours of each neuron, in random order of the ids."""
+    rng = np.random.default_rng(seed)
+    place = np.indices((side, side, side)).reshape(3, -1).T
+    source, target = np.nonzero(np.abs(place[:, None] - place[None]).sum(axis=2) == 1)
+    ids = rng.permutation(side**3)
+    return _network(rng, side**3, ids[source], ids[target])
+
+
+def nested(levels: int, size: int, degree: int, seed: int) -> SpikingNetwork:
+    """Modules within modules: half the synapses stay in the smallest, a quarter in the next."""
+    rng = np.random.default_rng(seed)
+    n = size << levels
+    source = np.repeat(np.arange(n), degree)
+    module = size << np.minimum(rng.geometric(0.5, source.size) - 1, levels)
+    target = source // module * module + rng.integers(0, 1 << 40, source.size) % module
+    return _network(rng, n, source, target)
+
+
+def core_periphery(n: int, core: int, degree: int, seed: int) -> SpikingNetwork:
+    """A dense core that exchanges spikes with a sparse periphery."""
+    rng = np.random.default_rng(seed)
+    source = np.repeat(np.arange(n), np.where(np.arange(n) < core, 4 * degree, degree))
+    inner, anywhere = rng.integers(0, core, source.size), rng.integers(0, n, source.size)
+    return _network(rng, n, source, np.where(rng.random(source.size) < 0.5, inner, anywhere))
+
+
+def _rewired(rng: np.random.Generator, target: Ids, n: int, share: float) -> Ids:
+    """Replace a share of the targets by random ones."""
+    found: Ids = np.where(rng.random(target.size) < share, rng.integers(0, n, target.size), target)
+    return found
+
+
+KINDS: dict[str, Callable[[], SpikingNetwork]] = {
+    "small world": lambda: small_world(500, 10, 21),
+    "scale free": lambda: scale_free(480, 6, 22),
+    "communities": lambda: communities((20, 30, 40, 60, 90, 160), 12, 23),
+    "feed-forward": lambda: forward((150, 100, 120, 60, 90), 8, 24),
+    "geometric": lambda: geometric(520, 0.08, 25),
+    "random": lambda: balanced(560, 7, 26),
+    "lattice": lambda: lattice(8, 27),
+    "nested modules": lambda: nested(5, 16, 9, 28),
+    "core and periphery": lambda: core_periphery(450, 60, 5, 29),
+    "hourglass": lambda: forward((180, 90, 30, 90, 180), 7, 30),
 }

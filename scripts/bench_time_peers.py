@@ -85,7 +85,7 @@ class Case:
             neurons, tick = CORE.neurons, 1 / (TICKS - WARMUP)
             network = NETWORKS[name]()
             spikes, _ = simulate(network, chip_shape(*size, CORE), TICKS)
-            save(path, network, spikes[WARMUP:])
+            save(path, network, spikes[WARMUP:].sum(axis=0))
         text = f"width = {size[0]}\nheight = {size[1]}\nneurons = {neurons}\n"
         file.write_text(f'{text}delivery = "core"\n[time]\ntick = {tick}\n')
         return cls(folder, path, file, size, neurons, options)
