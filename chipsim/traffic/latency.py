@@ -77,27 +77,33 @@ class RouterTraffic(NamedTuple):
     ends: tuple[Int64Array, Int64Array, Int64Array] | None = None
 
 
-def mapped_latency(
-    chip: Chip, traffic: Traffic, time: ChipTime, cycles: float
-) -> PacketLatency | None:
-    """Return the latency of a chip's packets if they spread evenly over ticks of `cycles` cycles.
+def router_traffic(chip: Chip, traffic: Traffic) -> RouterTraffic | None:
+    """Return the packets between cores that a chip sends.
 
     None for trees on chips whose cores share routers: the number of destination cores per tile is
     unknown.
     """
     if chip.delivery == "tree" and chip.routers != (chip.width, chip.height):
         return None
-    unit = traffic.rate_unit
     if chip.delivery == "synapse":
-        unit = traffic.weight_unit
-        sent = RouterTraffic(traffic.unicast_links, traffic.unicast_turns, traffic.profile.outgoing)
-    else:
-        casts = traffic.core_links, traffic.core_turns, traffic.activity.sent
-        sent = RouterTraffic(*casts)
-        if chip.delivery == "tree":
-            spikes = traffic.activity.spikes
-            sent = RouterTraffic(traffic.multicast_links, traffic.multicast_turns, spikes, casts)
-    return latency(chip, sent, unit * time.tick / cycles)
+        return RouterTraffic(traffic.unicast_links, traffic.unicast_turns, traffic.profile.outgoing)
+    casts = traffic.core_links, traffic.core_turns, traffic.activity.sent
+    if chip.delivery == "tree":
+        spikes = traffic.activity.spikes
+        return RouterTraffic(traffic.multicast_links, traffic.multicast_turns, spikes, casts)
+    return RouterTraffic(*casts)
+
+
+def mapped_latency(
+    chip: Chip, traffic: Traffic, time: ChipTime, cycles: float
+) -> PacketLatency | None:
+    """Return the latency of a chip's packets if they spread evenly over ticks of `cycles` cycles.
+
+    None if `router_traffic` returns None.
+    """
+    sent = router_traffic(chip, traffic)
+    unit = traffic.weight_unit if chip.delivery == "synapse" else traffic.rate_unit
+    return None if sent is None else latency(chip, sent, unit * time.tick / cycles)
 
 
 def latency(chip: Chip, sent: RouterTraffic, per_cycle: float) -> PacketLatency:

@@ -70,6 +70,7 @@ fractions, means and largest values are 0.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,7 @@ from chipsim.traffic.energies import energy_parts
 from chipsim.traffic.latency import mapped_latency
 from chipsim.traffic.links import existing
 from chipsim.traffic.machines import PARTS, crossings
+from chipsim.traffic.queues import tick_queues
 from chipsim.traffic.ticks import tick_bounds
 from chipsim.traffic.turns import entering, of_routers
 
@@ -222,6 +224,7 @@ def _time(chip: Chip, traffic: Traffic) -> dict[str, Any]:
     if chip.time is None:
         return {}
     bounds = tick_bounds(chip, traffic, chip.time)
+    bounds = replace(bounds, queues=tick_queues(chip, traffic, chip.time, bounds.cycles))
     found = mapped_latency(chip, traffic, chip.time, bounds.cycles)
     return bounds.to_json() | ({} if found is None else {"noc_latency": found.to_json()})
 

@@ -3,7 +3,8 @@
 Each core and link has a bound that is affine in its work (the ``[time]`` table of the chip): a core
 updates its neurons, sends packets, and receives packets and adds their synaptic events, all three
 in parallel; a link carries flits. A tick takes at least as long as the slowest of them. Such
-max-affine bounds explain measurements on Loihi 2 (arXiv 2601.10035, arXiv 2511.21549).
+max-affine bounds explain measurements on Loihi 2 (arXiv 2601.10035, arXiv 2511.21549). Packets that
+wait for each other take longer: `chipsim.traffic.queues`.
 
 Rates are the rates of the network; ``ChipTime.tick`` converts them to spikes per tick.
 """
@@ -11,7 +12,7 @@ Rates are the rates of the network; ``ChipTime.tick`` converts them to spikes pe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -38,6 +39,7 @@ class TickBounds:
         `chipsim.traffic.links`
     after : cycles from the end of the fullest core's sweep until the last spikes are added to the
         sums; 0 if nothing spikes
+    queues : cycles until all input buffers are empty, an estimate; 0 if it is unknown
     """
 
     neurons: FloatArray
@@ -45,21 +47,23 @@ class TickBounds:
     events: FloatArray
     links: FloatArray
     after: float
+    queues: float = 0.0
 
     @property
     def bound(self) -> str:
-        """The entry of `most` with the most cycles."""
+        """The entry of `most` with the most cycles: the busiest kind of core or link."""
         most = self.most()
         return max(most, key=lambda name: most[name])
 
     @property
     def cycles(self) -> float:
         """Mean cycles of a tick; at least one."""
-        return max(1.0, *self.most().values())
+        return max(1.0, self.queues, *self.most().values())
 
     def to_json(self) -> dict[str, Any]:
         """Return the metrics."""
-        return {"tick_cycles": self.cycles, "tick_bound": self.bound, "tick_bounds": self.most()}
+        bounds = self.most() | {"queues": self.queues}
+        return {"tick_cycles": self.cycles, "tick_bound": self.bound, "tick_bounds": bounds}
 
     def most(self) -> dict[str, float]:
         """Return the largest cycles of each bound over all cores or links."""
@@ -97,8 +101,23 @@ class Measured(Protocol):
     def profile(self) -> Profile: ...
 
 
-def tick_bounds(chip: Chip, traffic: Measured, time: ChipTime) -> TickBounds:
-    """Return the bounds of a mapping for the chip's kind of packets.
+class TickWork(NamedTuple):
+    """Mean work of a tick, each ndarray[float64].
+
+    spikes, sent, taken, events : shape (cores,), spikes, packets sent and received, and synaptic
+        events of each core
+    loads : flits of each link, in the form of `chipsim.traffic.links`
+    """
+
+    spikes: FloatArray
+    sent: FloatArray
+    taken: FloatArray
+    events: FloatArray
+    loads: FloatArray
+
+
+def tick_work(chip: Chip, traffic: Measured, time: ChipTime) -> TickWork:
+    """Return the work of cores and links for the chip's kind of packets.
 
     Packets to the own core count as on the chip: they pass the local port of its router. With one
     packet per synapse, a core's packets are the sums of the weights, as in the unicast metrics.
@@ -118,18 +137,25 @@ def tick_bounds(chip: Chip, traffic: Measured, time: ChipTime) -> TickBounds:
         loads = _times(traffic.core_links, unit)
     else:
         sent, loads = spikes, _times(traffic.multicast_links, unit)
+    return TickWork(spikes, sent, taken, events, loads)
+
+
+def tick_bounds(chip: Chip, traffic: Measured, time: ChipTime) -> TickBounds:
+    """Return the bounds of a mapping, without the queues."""
+    work = tick_work(chip, traffic, time)
     neurons = _times(traffic.usage.neurons, time.neuron)
     begin = time.barrier + time.spike
+    received = work.taken * time.packet_in + work.events * time.event
     return TickBounds(
         neurons=np.where(traffic.usage.neurons > 0, time.barrier + neurons, 0.0),
-        packets_out=_after(begin, sent * time.packet_out, sent),
-        events=_after(begin, taken * time.packet_in + events * time.event, taken),
-        links=_after(begin, loads / _bandwidth(chip) * time.link, loads),
+        packets_out=_after(begin, work.sent * time.packet_out, work.sent),
+        events=_after(begin, received, work.taken),
+        links=_after(begin, work.loads / _bandwidth(chip) * time.link, work.loads),
         after=_tail(
             time,
             neurons,
-            spikes,
-            _way(time, (spikes, sent, taken, events, loads * hop_cycles(chip, time.hop))),
+            work.spikes,
+            _way(time, (*work[:4], work.loads * hop_cycles(chip, time.hop))),
         ),
     )
 

@@ -16,6 +16,7 @@ from mapper.errors import CheckFailedError
 from mapper.evaluation.verify import SlowReader
 from mapper.evaluation.verify_energy import Packets, energies, link_costs
 from mapper.evaluation.verify_latency import latency
+from mapper.evaluation.verify_queues import Mesh
 from mapper.evaluation.verify_split import SplitReader, check_counts, read_table, require_arrays
 from mapper.evaluation.verify_ticks import ticks
 from mapper.evaluation.verify_walk import Walk, walk_blocks
@@ -208,9 +209,12 @@ def _metrics(
         links: tuple[Any, Any] = (1.0, hop)
         if layout is not None:
             links = layout.tables()[2], layout.existing(layout.hop_cycles(hop))
-        found |= ticks(chip, walk.did, walk.use["neurons"], loads, (unit, rate_unit), links)
+        mesh = None
         if chip["delivery"] != "tree" or walk.size == (chip["width"], chip["height"]):
-            found |= _latency(walk, chip, (unit, rate_unit), found["tick_cycles"])
+            mesh = _mesh(walk, chip)
+        found |= ticks(chip, walk.did, walk.use["neurons"], loads, (unit, rate_unit), links, mesh)
+        if mesh is not None:
+            found |= _latency(walk, chip, mesh, (unit, rate_unit), found["tick_cycles"])
     found |= energies(
         chip, walk.did, walk.use["neurons"],
         {"synapse": walk.links.grid(), "core": walk.casts.grid(), "tree": walk.trees.grid()},
@@ -223,25 +227,35 @@ def _metrics(
     return found
 
 
+def _mesh(walk: Walk, chip: dict[str, Any]) -> Mesh:
+    """Return the flits of the chip's packets through the routers."""
+    way = chip.get("delivery", "synapse")
+    links = {"synapse": walk.links, "core": walk.casts, "tree": walk.trees}[way].grid()
+    service = np.full(links.shape, float(chip["time"]["link"]))
+    router, laps = np.arange(walk.did.weight.size), 1
+    if walk.layout is not None:
+        service /= walk.layout.bandwidths()
+        router, laps = walk.layout.router(router), 1 + walk.layout.torus
+    ends = walk.through["synapse" if way == "synapse" else "core"]
+    own = walk.did.weight - walk.sent["synapse"] if way == "synapse" else walk.did.local
+    return Mesh(*walk.through[way].ways(links, ends), own, np.maximum(service, 1.0), router, laps)
+
+
 def _latency(
-    walk: Walk, chip: dict[str, Any], units: tuple[float, float], cycles: Any
+    walk: Walk, chip: dict[str, Any], mesh: Mesh, units: tuple[float, float], cycles: Any
 ) -> dict[str, float | str]:
     """Return the latency of the chip's packets, spread over ticks of `cycles` cycles."""
     time, way = chip["time"], chip.get("delivery", "synapse")
-    links = {"synapse": walk.links, "core": walk.casts, "tree": walk.trees}[way]
-    ends = way if way == "synapse" else "core"
+    ends = "synapse" if way == "synapse" else "core"
     unit = units[0] if way == "synapse" else units[1]
-    service = np.full(links.grid().shape, float(time["link"]))
-    hops = np.full(service.shape, float(time["hop"]))
+    hops = np.full(mesh.service.shape, float(time["hop"]))
     if walk.layout is not None:
-        service /= walk.layout.bandwidths()
         hops = walk.layout.hop_cycles(time["hop"])
-    through = walk.through[way].ways(links.grid(), walk.through[ends])
     to_cores = {"synapse": walk.links, "core": walk.casts}[ends].grid()
     reached = walk.through[ends].ways(to_cores, walk.through[ends])
-    cores = np.arange(walk.sent[ends].size)
-    senders = cores if walk.layout is None else walk.layout.router(cores), walk.sent[ends]
-    return latency(through, reached, unit * time["tick"] / cycles, service, hops, senders)
+    senders = mesh.router, walk.sent[ends]
+    through = mesh.flits, mesh.comes
+    return latency(through, reached, unit * time["tick"] / cycles, mesh.service, hops, senders)
 
 
 def _link_loads(name: str, loads: NDArray[np.int64], unit: float) -> dict[str, float]:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.evaluation.verify_queues import Mesh, drained
+
 
 class Activity:
     """Activity of the cores, ndarrays[int64] of shape (cores,).
@@ -47,12 +49,13 @@ class Activity:
 def ticks(
     chip: dict[str, Any], did: Activity, neurons: NDArray[np.int64],
     loads: dict[str, NDArray[np.int64]], units: tuple[float, float],
-    links: tuple[NDArray[np.float64] | float, NDArray[np.float64] | float],
+    links: tuple[NDArray[np.float64] | float, NDArray[np.float64] | float], mesh: Mesh | None,
 ) -> dict[str, float | str]:  # fmt: skip
     """Return the metrics of a tick of a chip with times.
 
     neurons : total size of the neurons of every core; loads : of all links, by delivery
     units : of weights, and of rates; links : bandwidth, and cycles per hop, of all links
+    mesh : flits of the delivery through the routers, if they are known
     """
     time, way = chip["time"], chip.get("delivery", "synapse")
     weight, rate = (unit * time["tick"] for unit in units)
@@ -80,8 +83,14 @@ def ticks(
     }
     most = max(bounds.values())
     which = next(name for name, cycles in bounds.items() if cycles == most)
+    queues = 0.0
+    if mesh is not None and sent.any():
+        scaled = mesh.scaled(weight if way == "synapse" else rate, sent)
+        queues = start + (flits * links[1]).sum() / sent.sum()
+        queues += drained(scaled, taken, work, max(1.0, most - start))
     named: dict[str, float | str] = {f"tick_bounds.{name}": n for name, n in bounds.items()}
-    return {"tick_cycles": max(1.0, most), "tick_bound": which, **named}
+    named["tick_bounds.queues"] = float(queues)
+    return {"tick_cycles": float(max(1.0, most, queues)), "tick_bound": which, **named}
 
 
 def _after(sweeps: NDArray[np.float64], spikes: NDArray[np.float64], last: float) -> float:

@@ -38,6 +38,7 @@ from tests.reference.mesh_routes import (
     tile,
     walk,
 )
+from tests.reference.queues import queues_of
 from tests.reference.tick_bounds import sent_by, tick_metrics
 
 
@@ -322,22 +323,31 @@ def ticks(
         "tree": (multicast(chip, core, edges, rates)[1], rate),
     }[chip.delivery]
     table = link_costs(chip) if chip.machine else {}
-    found: dict[str, Any] = tick_metrics(
-        chip.time, use["neurons"], *sent_by(chip.delivery, active, out, rate, weight),
-        [(n * unit, hop_cycles(chip, table, e)) for e, n in loads.items()],
-        [table[e][1] if table else 1.0 for e in loads],
-    )  # fmt: skip
-    if chip.delivery == "tree" and tile(chip) != (1, 1):
-        return found
-    packets = packets_of(chip, core, edges, rates, undirected)[chip.delivery]
-    per_cycle = unit / found["tick_cycles"]
-    walked = [(rate * per_cycle, [walk(chip, a, b) for b in ends]) for rate, a, ends in packets]
     service, ways = {}, {}
     for link in all_links(chip):
         service[link] = max(1.0, chip.time.link / (table[link][1] if table else 1))
         ways[link] = max(1, ceil(hop_cycles(chip, table, link))) + ceil(service[link]) - 1
+    packets = packets_of(chip, core, edges, rates, undirected)[chip.delivery]
+    walked = [(rate * unit, [walk(chip, a, b) for b in ends]) for rate, a, ends in packets]
+    work = sent_by(chip.delivery, active, out, rate, weight)
+    own = [n * rate for n in active["local"]]
+    if chip.delivery == "synapse":
+        own = [
+            sum(w for s, t, w in flows(edges, undirected) if core[s] == core[t] == k) * weight
+            for k in range(chip.cores)
+        ]
+    known = chip.delivery != "tree" or tile(chip) == (1, 1)
+    found: dict[str, Any] = tick_metrics(
+        chip.time, use["neurons"], *work,
+        [(n * unit, hop_cycles(chip, table, e)) for e, n in loads.items()],
+        [table[e][1] if table else 1.0 for e in loads],
+        queues_of(chip, walked, own, work, service) if known else None,
+    )  # fmt: skip
+    if not known:
+        return found
+    per_cycle = [(rate / found["tick_cycles"], routes) for rate, routes in walked]
     senders = [a for _, a, _ in packets]
-    return found | {"noc_latency": noc_latency(walked, service, ways, senders)}
+    return found | {"noc_latency": noc_latency(per_cycle, service, ways, senders)}
 
 
 def hop_cycles(chip: Chip, table: dict[Link, tuple[int, float, int]], link: Link) -> float:

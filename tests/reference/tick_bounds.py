@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from chipsim.chip.time import ChipTime
+from tests.reference.queues import Queues, emptied
 
 STEPS = 32
 
@@ -15,12 +16,12 @@ STEPS = 32
 def tick_metrics(
     time: ChipTime, sizes: Sequence[int], sent: Sequence[float], taken: Sequence[float],
     events: Sequence[float], spikes: Sequence[float], flits: Sequence[tuple[float, float]],
-    bandwidths: Sequence[float],
+    bandwidths: Sequence[float], queues: Queues | None,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the tick metrics.
 
     All arguments are per core and tick, except flits (with the cycles of a hop) and bandwidths,
-    which are per link.
+    which are per link, and queues, which are None if they are not known.
     """
     start = time.barrier + time.spike
     bounds = dict.fromkeys(("neurons", "packets_out", "events", "links"), 0.0)
@@ -43,11 +44,14 @@ def tick_metrics(
         more += (sum(events) / sum(taken) - 1) * time.event
         way = time.spike + sum(load * hop for load, hop in flits) / sum(sent) + max(0.0, more)
         bounds["neurons"] += tail([n * time.neuron for n in sizes], spikes, way)
-    most = max(bounds.values())
+    most, waiting = max(bounds.values()), 0.0
+    if queues is not None and sum(sent):
+        hops = sum(load * hop for load, hop in flits) / sum(sent)
+        waiting = start + hops + emptied(queues, max(1.0, most - start))
     return {
-        "tick_cycles": max(1.0, most),
+        "tick_cycles": max(1.0, most, waiting),
         "tick_bound": min(bounds, key=lambda name: -bounds[name]),
-        "tick_bounds": bounds,
+        "tick_bounds": bounds | {"queues": waiting},
     }
 
 
