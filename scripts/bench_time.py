@@ -2,7 +2,8 @@
 
     python scripts/bench_time.py [--ticks 24] [--networks chain hubs] [--kernel] [--objectives]
                                  [--json FILE]
-    python scripts/bench_time.py --kinds [--networks lattice] [--objectives] [--json FILE]
+    python scripts/bench_time.py --kinds [--networks lattice] [--objectives] [--rates 0.03 1]
+                                 [--delivery core] [--json FILE]
 
 Ten spiking networks (`bench_time_networks.py`), each mapped in five ways onto 4x4 or 5x3 cores with
 one packet per destination core. Rates are counted in the simulated ticks after the warm-up.
@@ -14,7 +15,8 @@ and for time, with up to 128 neurons per core; `time` should take 1.4 times fewe
 geometric mean, and never more than 3 % more.
 
 --kinds compares `tick_cycles` with `mapper simulate` on ten graphs of other kinds, on 5x4 cores, at
-mean rates of 0.03 (exponentially distributed) and 1 spike per neuron and tick.
+mean rates of 0.03 (exponentially distributed) and 1 spike per neuron and tick. At 1 all neurons
+spike in every tick.
 
 Targets: correlation of `tick_cycles` with the chip at least 0.97, ratio within 1.25 on average;
 `simulate` within 10 % on average, its longest tick within 25 %.
@@ -28,6 +30,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,7 +64,6 @@ SIZES = ((4, 4), (5, 3))
 CORE = CoreShape(neurons=128, axons=1024, routes=2048, synapses=8192)
 WARMUP = 6  # ticks that are not counted
 DRAWN = 400  # ticks with random spikes
-RATES = (0.03, 1.0)
 UNIT = 1e-4  # spikes per tick that a stored rate of 1 stands for, with --kinds
 Cores = NDArray[np.int32]
 
@@ -177,23 +179,25 @@ def _with_all(mesh: Mesh, network: SpikingNetwork, core: Cores, mapped: Any) -> 
                        *np.divmod(pairs, cores), events)  # fmt: skip
 
 
-def bench_kind(name: str, by_objective: bool) -> list[KindRow]:
+def bench_kind(name: str, options: argparse.Namespace) -> list[KindRow]:
     """Measure all mappings of one of `KINDS` at all rates."""
     size, network = (5, 4), KINDS[name]()
-    chip = Chip(name, *size, neurons=CORE.neurons, delivery="core", time=ChipTime(tick=UNIT))
+    chip = Chip(
+        name, *size, neurons=CORE.neurons, delivery=options.delivery, time=ChipTime(tick=UNIT)
+    )
     mesh = Mesh(*size)
     rows = []
-    for mean in RATES:
+    for mean in options.rates:
         drawn = np.random.default_rng(len(name)).exponential(mean, network.neurons)
         rate = np.full(network.neurons, 1.0) if mean == 1 else drawn
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "net.bin"
             save(path, network, np.rint(rate / UNIT).astype(np.int64))
-            found = objectives(path, chip) if by_objective else ways(path, chip, network.neurons)
-            for way, core in found:
+            made = objectives if options.objectives else partial(ways, neurons=network.neurons)
+            for way, core in made(path, chip):
                 with NetworkFile(path) as file:
                     metrics = summarise(chip, measure_network(file, chip, core))
-                    mapped = mapped_routes(file, core, mesh, False)
+                    mapped = mapped_routes(file, core, mesh, options.delivery == "tree")
                 ticks = [run.cycles for run, _ in random_ticks(mapped, chip, mesh, DRAWN, seed=0)]
                 rows.append(
                     KindRow(name, way, mean, metrics["tick_cycles"], metrics["tick_bound"],
@@ -207,7 +211,7 @@ def show_kinds(options: argparse.Namespace) -> int:
     """Print how `tick_cycles` compares with `mapper simulate` on `KINDS`."""
     jobs = options.networks or list(KINDS)
     with ProcessPoolExecutor(options.processes) as pool:
-        found = pool.map(bench_kind, jobs, [options.objectives] * len(jobs))
+        found = pool.map(bench_kind, jobs, [options] * len(jobs))
         rows = [row for part in found for row in part]
     console = Console(width=120)
     heads = ("network, way", "rate", "tick_cycles", "bound", "simulate", "simulate / tick_cycles")
@@ -216,7 +220,7 @@ def show_kinds(options: argparse.Namespace) -> int:
          round(r.simulated / r.metric, 3)) for r in rows
     ]))  # fmt: skip
     found_all: dict[str, Any] = {}
-    for mean in RATES:
+    for mean in options.rates:
         some = [row for row in rows if row.rate == mean]
         metric, simulated = (
             np.array([getattr(row, key) for row in some]) for key in ("metric", "simulated")
@@ -242,6 +246,8 @@ def main() -> int:
     parser.add_argument("--ticks", type=int, default=24)
     parser.add_argument("--networks", nargs="*", choices=[*NETWORKS, *KINDS], metavar="NAME")
     parser.add_argument("--kinds", action="store_true")
+    parser.add_argument("--rates", nargs="+", type=float, default=[0.03, 1.0])
+    parser.add_argument("--delivery", choices=["core", "tree"], default="core")
     parser.add_argument("--kernel", action="store_true")
     parser.add_argument("--objectives", action="store_true")
     parser.add_argument("--processes", type=int, default=1)

@@ -58,7 +58,8 @@ energy_parts.*
     of them in real units; their sum, and its missing parts.
 tick_cycles, tick_bound, tick_bounds.*
     For chips with known cycles: cycles of a mean tick, its bottleneck (one of the bounds of
-    `chipsim.traffic.ticks`), and the largest value of each bound.
+    `chipsim.traffic.ticks`), the largest value of each bound, and the cycles of the queues
+    (`chipsim.traffic.queues`).
 noc_latency.*
     Mean latency in cycles of packets between cores that spread evenly over such ticks, with and
     without waiting: `chipsim.traffic.latency`.

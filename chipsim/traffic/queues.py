@@ -175,7 +175,7 @@ def _busiest(flits, came, cycles, room, span, rounds):
     return busy.max()
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def _wait(flits, output, y, x, span, cycles, room, found):
     """Write the share of time in which each input waits for an output of router (x, y).
 

@@ -63,7 +63,7 @@ METRICS: dict[str, tuple[str, str]] = {
     MACHINE + "cut_tiles": ("Between tiles", "traffic between different tiles"),
     MACHINE + "cut_chips": ("Between chips", "traffic between different chips"),
     MACHINE + "cut_boards": ("Between boards", "traffic between different boards"),
-    TICK + "cycles": ("Cycles per tick", "of the slowest core or link, at mean activity"),
+    TICK + "cycles": ("Cycles per tick", "of the slowest core, link or queue, at mean activity"),
     TICK + "bounds.neurons": ("Neurons", "cycles of neuron updates on the slowest core"),
     TICK + "bounds.packets_out": ("Packets out", "cycles of sending on the slowest core"),
     TICK + "bounds.events": (
@@ -71,6 +71,7 @@ METRICS: dict[str, tuple[str, str]] = {
         "cycles of receiving packets and adding events on the slowest core",
     ),
     TICK + "bounds.links": ("Links", "cycles of flits on the busiest link"),
+    TICK + "bounds.queues": ("Queues", "cycles until the last input of a router is empty"),
     WAY + "mean": ("NoC latency, mean", "cycles per packet with queueing, for even traffic"),
     WAY + "unloaded": ("NoC latency, unloaded", "cycles per packet without queueing"),
     WAY + "load_max": ("Link utilisation, max", "busy share of the busiest link or port"),
@@ -117,6 +118,7 @@ KEY: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
             (TICK + "bounds.packets_out", "packets out"),
             (TICK + "bounds.events", "events"),
             (TICK + "bounds.links", "links"),
+            (TICK + "bounds.queues", "queues"),
         ),
     ),
     WAY + "mean": (

@@ -73,12 +73,13 @@ class Multicast(LinkLoads):
 
 
 class TickBounds(Amounts):
-    """Lower bounds on the cycles of a tick, by resource."""
+    """Lower bounds on the cycles of a tick, by resource, and an estimate with queues."""
 
     neurons: Amount
     packets_out: Amount
     events: Amount
     links: Amount
+    queues: Amount | UnsetType = UNSET
 
 
 class NocLatency(Open):

@@ -56,6 +56,7 @@ def test_metrics_match_reference(case: Case, tick: float) -> None:
     expected = naive.score(
         chip, case.core, edges, sizes=case.sizes, rates=rates, undirected=case.undirected
     )
+    assert found["tick_bounds"] == pytest.approx(expected["tick_bounds"], rel=1e-9)
     ours, plain = (metrics.get("noc_latency", {}) for metrics in (found, expected))
     assert ours.pop("advice", None) == plain.pop("advice", None)
     assert ours == pytest.approx(plain, rel=1e-9)

@@ -99,6 +99,26 @@ def test_cycles_are_equal(name: str, size: tuple[int, int]) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(1)
+@pytest.mark.parametrize("seed", range(4))
+def test_bursts_are_equal(seed: int) -> None:
+    """All neurons spike in every tick: queues fill, and routers wait for each other."""
+    rng = np.random.default_rng(seed)
+    neurons = (24, 48, 96, 120)[seed]
+    source, target = rng.integers(0, neurons, (2, 6 * neurons))
+    weight = np.ones(source.size, np.int64)
+    network = SpikingNetwork(neurons, source, target, weight, np.full(neurons, -1000))
+    core = rng.permutation(np.arange(neurons) % 4)
+    tables = make_tables(network, core, 2, 2, chip(2, 2).chip.shape)
+    run = chip(2, 2).run(tables, 3)
+    assert run.spikes.all()
+    spikes, none = ragged([list(range(neurons))] * 3), ragged([[]] * 3)
+    found = simulator(tables).run(*spikes, *none)
+    assert np.array_equal(found.cycles, run.cycles)
+    assert found.taken.sum() == run.packets
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("spiking", [16, 22, 28])
 def test_a_stalled_sender_stalls_its_neurons(spiking: int) -> None:
     """Core 0 keeps core 2 busy; packets of core 1 wait after its packets.

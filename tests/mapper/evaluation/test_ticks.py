@@ -130,3 +130,29 @@ def test_load_options_apply_to_the_mesh(out: Path, run: Run, fails: Fails) -> No
     assert "packets_per" in run("simulate", out, "--cycles", "500", "--json").json()
     said = fails("simulate", out, "--ticks", "5", "--tick-cycles", "500", code=2)
     assert "--tick-cycles only the mesh; omit one" in said
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(1)
+def test_a_burst_is_estimated(folder: Path) -> None:
+    """All neurons spike in the same tick: packets wait for busy cores, and for each other."""
+    from chipsim.chip.model import Chip
+    from chipsim.chip.time import ChipTime
+    from chipsim.traffic.metrics import summarise
+    from mapper.evaluation.ticks import random_ticks
+    from mapper.scoring.measure import measure_network
+
+    chip, mesh = Chip("c", 5, 4, delivery="core", time=ChipTime()), Mesh(5, 4)
+    found = []
+    for seed, synapses in enumerate((600, 1500, 3000, 5000, 8000)):
+        network_with(folder / f"{seed}.bin", [1] * 500, synapses)
+        core = np.random.default_rng(seed).permutation(np.arange(500) % 20).astype(np.int32)
+        with NetworkFile(folder / f"{seed}.bin") as network:
+            metrics = summarise(chip, measure_network(network, chip, core))
+            mapped = mapped_routes(network, core, mesh, False)
+        (run, _), = random_ticks(mapped, chip, mesh, 1, seed=0)  # fmt: skip
+        others = max(n for name, n in metrics["tick_bounds"].items() if name != "queues")
+        found.append((metrics["tick_cycles"] / run.cycles[0], others / run.cycles[0]))
+    estimate, bound = np.array(found).T
+    assert np.abs(estimate - 1).max() < 0.1
+    assert bound.min() < 0.8
