@@ -5,7 +5,7 @@ and its waiting time; the buffer is emptied in time if its flits times these cyc
 The smallest such T for all buffers is the estimate. Waiting of a head for an output has two parts:
 
 * Room: the buffer after the output, busy for a share u of T, is full with probability u^k, as
-  k = `PLACES` flits wait behind its head (geometric queue lengths, as in an M/M/1 queue). Then the
+  k = `PLACES` flits wait after its head (geometric queue lengths, as in an M/M/1 queue). Then the
   output passes one flit per head of that buffer instead of one per cycle.
 * Turns: heads of other inputs that wait for the same output, and half of the flit in transfer.
   Their number is the flits of the input per cycle times their waiting (Little's law).
@@ -40,13 +40,13 @@ from chipsim.traffic.turns import (
 )
 
 PLACES = 3
-"""Flits that wait behind the head of a buffer of four, and packets that wait in a core."""
+"""Flits that wait after the head of a buffer of four, and packets that wait in a core."""
 STEPS = 34
 """Bisections of the cycles, to a relative error below 1e-10."""
 _LEAST = 1e-9  # of the share of time in which an output is free
 
 
-class Queues(NamedTuple):
+class TickQueues(NamedTuple):
     """Traffic through the routers in a tick; rows and columns are of routers.
 
     flits : ndarray[float64], shape (5, 5, rows, columns), by input and output, in the form of
@@ -82,7 +82,7 @@ def tick_queues(chip: Chip, traffic: Traffic, time: ChipTime, least: float) -> f
 
 def _queues(
     chip: Chip, sent: RouterTraffic, work: TickWork, traffic: Traffic, time: ChipTime
-) -> Queues:
+) -> TickQueues:
     """Return the queues of the packets of a tick; work : for the same packets"""
     unit = (traffic.weight_unit if chip.delivery == "synapse" else traffic.rate_unit) * time.tick
     own = traffic.profile.within if chip.delivery == "synapse" else traffic.activity.local
@@ -97,10 +97,10 @@ def _queues(
     cycles[:LOCAL] = link_times(chip)[1]
     inputs = np.concatenate([came * np.float64(unit), of_routers(chip, work.sent)[None]])
     received = work.taken * time.packet_in + work.events * time.event
-    return Queues(legs * np.float64(unit), inputs, cycles, work.taken, received)
+    return TickQueues(legs * np.float64(unit), inputs, cycles, work.taken, received)
 
 
-def queue_cycles(chip: Chip, queues: Queues, least: float) -> float:
+def queue_cycles(chip: Chip, queues: TickQueues, least: float) -> float:
     """Return the cycles that the busiest input needs if packets spread over `least` cycles or more.
 
     These are the smallest in which all inputs are emptied, or fewer than `least` (above 0).
@@ -120,7 +120,7 @@ def queue_cycles(chip: Chip, queues: Queues, least: float) -> float:
     return high
 
 
-def _share(chip: Chip, queues: Queues, span: float) -> float:
+def _share(chip: Chip, queues: TickQueues, span: float) -> float:
     """Return the largest share of `span` cycles in which an input has a head; above 1, any."""
     work = np.maximum(queues.work, queues.taken)
     late = (work - queues.taken) * np.minimum(work / span, 1.0) ** PLACES
@@ -134,7 +134,7 @@ def _share(chip: Chip, queues: Queues, span: float) -> float:
 def _busiest(flits, came, cycles, room, span, rounds):
     """Return the largest share of `span` cycles in which an input has a head; above 1, any.
 
-    flits, came, cycles : of a `Queues`
+    flits, came, cycles : of a `TickQueues`
     room : cycles until the cores of a router accept a packet, shape (rows, columns)
     rounds : 2 on a torus, where a line of routers is followed twice, else 1
     """

@@ -16,7 +16,7 @@ from mapper.errors import CheckFailedError
 from mapper.evaluation.verify import SlowReader
 from mapper.evaluation.verify_energy import Packets, energies, link_costs
 from mapper.evaluation.verify_latency import latency
-from mapper.evaluation.verify_queues import Mesh
+from mapper.evaluation.verify_queues import RouterFlits
 from mapper.evaluation.verify_split import SplitReader, check_counts, read_table, require_arrays
 from mapper.evaluation.verify_ticks import ticks
 from mapper.evaluation.verify_walk import Walk, walk_blocks
@@ -227,7 +227,7 @@ def _metrics(
     return found
 
 
-def _mesh(walk: Walk, chip: dict[str, Any]) -> Mesh:
+def _mesh(walk: Walk, chip: dict[str, Any]) -> RouterFlits:
     """Return the flits of the chip's packets through the routers."""
     way = chip.get("delivery", "synapse")
     links = {"synapse": walk.links, "core": walk.casts, "tree": walk.trees}[way].grid()
@@ -238,11 +238,13 @@ def _mesh(walk: Walk, chip: dict[str, Any]) -> Mesh:
         router, laps = walk.layout.router(router), 1 + walk.layout.torus
     ends = walk.through["synapse" if way == "synapse" else "core"]
     own = walk.did.weight - walk.sent["synapse"] if way == "synapse" else walk.did.local
-    return Mesh(*walk.through[way].ways(links, ends), own, np.maximum(service, 1.0), router, laps)
+    return RouterFlits(
+        *walk.through[way].ways(links, ends), own, np.maximum(service, 1.0), router, laps
+    )
 
 
 def _latency(
-    walk: Walk, chip: dict[str, Any], mesh: Mesh, units: tuple[float, float], cycles: Any
+    walk: Walk, chip: dict[str, Any], mesh: RouterFlits, units: tuple[float, float], cycles: Any
 ) -> dict[str, float | str]:
     """Return the latency of the chip's packets, spread over ticks of `cycles` cycles."""
     time, way = chip["time"], chip.get("delivery", "synapse")

@@ -14,11 +14,11 @@ Int64 = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 CORE = 4  # direction index of the core port, as in `mapper.evaluation.verify_latency`
-BEHIND = 3  # packets that wait behind the head of a buffer, or in a core
+BEHIND = 3  # packets that wait after the head of a buffer, or in a core
 TOO_LONG = 2.0  # share of time of inputs that are not emptied
 
 
-class Mesh(NamedTuple):
+class RouterFlits(NamedTuple):
     """Packets through the routers.
 
     flits : (routers, 5, 5), by input and output, comes : (routers, 5), by input; directions as in
@@ -35,7 +35,7 @@ class Mesh(NamedTuple):
     router: Int64
     laps: int
 
-    def scaled(self, unit: float, sent: Floats) -> Mesh:
+    def scaled(self, unit: float, sent: Floats) -> RouterFlits:
         """Return all flits in real units; sent : packets of each core, including its own"""
         flits, comes = self.flits * unit, self.comes * unit
         flits[:, CORE, CORE] += np.bincount(self.router, self.own * unit, len(flits))
@@ -43,7 +43,7 @@ class Mesh(NamedTuple):
         return self._replace(flits=flits, comes=comes)
 
 
-def drained(mesh: Mesh, taken: Floats, work: Floats, least: float) -> float:
+def drained(mesh: RouterFlits, taken: Floats, work: Floats, least: float) -> float:
     """Return the cycles of the busiest input for packets that spread over `least` cycles or more.
 
     taken, work : packets received by each core, and cycles of their events
@@ -60,7 +60,7 @@ def drained(mesh: Mesh, taken: Floats, work: Floats, least: float) -> float:
     return high
 
 
-def _share(mesh: Mesh, taken: Floats, work: Floats, cycles: float) -> float:
+def _share(mesh: RouterFlits, taken: Floats, work: Floats, cycles: float) -> float:
     """Return the share of time in which the busiest input has a packet."""
     flits, busy = mesh.flits / cycles, mesh.comes / cycles
     load, arriving = np.maximum(work, taken) / cycles, taken / cycles

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.evaluation.verify_queues import Mesh, drained
+from mapper.evaluation.verify_queues import RouterFlits, drained
 
 
 class Activity:
@@ -49,7 +49,8 @@ class Activity:
 def ticks(
     chip: dict[str, Any], did: Activity, neurons: NDArray[np.int64],
     loads: dict[str, NDArray[np.int64]], units: tuple[float, float],
-    links: tuple[NDArray[np.float64] | float, NDArray[np.float64] | float], mesh: Mesh | None,
+    links: tuple[NDArray[np.float64] | float, NDArray[np.float64] | float],
+    mesh: RouterFlits | None,
 ) -> dict[str, float | str]:  # fmt: skip
     """Return the metrics of a tick of a chip with times.
 

@@ -7,13 +7,13 @@ import pytest
 
 from chipsim.chip.model import Chip
 from chipsim.protocols import FloatArray
-from chipsim.traffic.queues import Queues, queue_cycles
+from chipsim.traffic.queues import TickQueues, queue_cycles
 from chipsim.traffic.turns import EAST, LOCAL
 
 ROW = Chip("row", 4, 1)
 
 
-def queues(flits: dict[tuple[int, int, int], float], work: list[float]) -> Queues:
+def queues(flits: dict[tuple[int, int, int], float], work: list[float]) -> TickQueues:
     """Return the queues of a row of routers.
 
     flits : by input, output and router; work : cycles of each core for the packets it receives
@@ -22,7 +22,7 @@ def queues(flits: dict[tuple[int, int, int], float], work: list[float]) -> Queue
     for (source, output, x), n in flits.items():
         legs[source, output, 0, x] = n
     taken = legs[:, LOCAL, 0].sum(axis=0)
-    return Queues(legs, legs.sum(axis=1), np.ones((5, 1, 4)), taken, np.array(work, np.float64))
+    return TickQueues(legs, legs.sum(axis=1), np.ones((5, 1, 4)), taken, np.array(work, np.float64))
 
 
 def test_two_inputs_of_a_link() -> None:

@@ -16,7 +16,7 @@ Buffer = tuple[Router, str]
 BEHIND = 3
 
 
-class Queues(NamedTuple):
+class BufferQueues(NamedTuple):
     """flits : by leg; comes : by buffer; service : cycles of a flit on each link
     cores : router of each core, packets that it receives, and the cycles that it needs for them
     size : columns and rows of routers; laps : how often lines of routers are followed
@@ -33,7 +33,7 @@ class Queues(NamedTuple):
 def queues_of(
     chip: Chip, walked: Sequence[tuple[float, list[list[Leg]]]],
     own: Sequence[float], work: Sequence[Sequence[float]], service: Mapping[Buffer, float],
-) -> Queues:  # fmt: skip
+) -> BufferQueues:  # fmt: skip
     """Return the packets of a tick as queues.
 
     walked : rate and routes of packets to other cores; own : packets of each core to itself
@@ -56,10 +56,10 @@ def queues_of(
         comes[here, "core"] += sent
         cores.append((here, taken, taken * time.packet_in + events * time.event))
     laps = 2 if chip.machine and chip.machine.torus else 1
-    return Queues(flits, comes, service, cores, size(chip), laps)
+    return BufferQueues(flits, comes, service, cores, size(chip), laps)
 
 
-def emptied(queues: Queues, least: float) -> float:
+def emptied(queues: BufferQueues, least: float) -> float:
     """Return the cycles of the busiest buffer for packets spread over `least` cycles or more."""
     first = busiest(queues, least)
     if first <= 1:
@@ -76,7 +76,7 @@ def emptied(queues: Queues, least: float) -> float:
     return high
 
 
-def busiest(queues: Queues, cycles: float) -> float:
+def busiest(queues: BufferQueues, cycles: float) -> float:
     """Return the share of the cycles in which the busiest buffer has a packet; 2 if above 1."""
     flits = {leg: n / cycles for leg, n in queues.flits.items()}
     comes = {buffer: n / cycles for buffer, n in queues.comes.items()}

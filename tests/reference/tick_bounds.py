@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from chipsim.chip.time import ChipTime
-from tests.reference.queues import Queues, emptied
+from tests.reference.queues import BufferQueues, emptied
 
 STEPS = 32
 
@@ -16,7 +16,7 @@ STEPS = 32
 def tick_metrics(
     time: ChipTime, sizes: Sequence[int], sent: Sequence[float], taken: Sequence[float],
     events: Sequence[float], spikes: Sequence[float], flits: Sequence[tuple[float, float]],
-    bandwidths: Sequence[float], queues: Queues | None,
+    bandwidths: Sequence[float], queues: BufferQueues | None,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the tick metrics.
 
