@@ -19,6 +19,7 @@ def _count(low: int, high: int, meaning: str) -> Meta:
 class Latency(NamedTuple):
     """Cycles from start to end of an instruction with no work, by unit.
 
+    lookup : requantisation with a table, which first enters the lanes, 128 bits per cycle
     restart : from the end of a frame to the first fetch of the next one
     """
 
@@ -28,6 +29,7 @@ class Latency(NamedTuple):
     matrix: int = 5
     alu: int = 4
     requantise: int = 5
+    lookup: int = 6 + 256 * 8 // 128
     store: int = 3
     restart: int = 2
 
@@ -130,9 +132,12 @@ class NpuShape:
         With a weight port of one row, the matrix unit starts when all rows of the first word have
         arrived; published models of cores with external memory do not count these cycles.
         """
+        found = Latency()
+        if self.multiplier == "dual":  # entries of tables have 16 bits
+            found = found._replace(lookup=found.lookup + 256 * 8 // 128)
         if self.weight_port == "row" and self.map_vectors:
-            return Latency(matrix=Latency().matrix + self.rows)
-        return Latency()
+            found = found._replace(matrix=found.matrix + self.rows)
+        return found
 
     @property
     def accumulator_bits(self) -> int:

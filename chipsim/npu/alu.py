@@ -21,9 +21,11 @@ from chipsim.npu.state import (
     WORDS,
 )
 
-ADD, MAX, MIN, MOV, RSHR, SHL, RMUL, MAC2 = range(8)
+ADD, MAX, MIN, MOV, RSHR, SHL, RMUL, MAC2, MUL = range(9)
 IMMEDIATE, ACCUMULATOR, PARAMETERS = range(3)
-RQ, LEAKY, THRESHOLD = range(3)
+RQ, LEAKY, THRESHOLD, LOOKUP = range(4)
+FACTOR_BITS = 26
+"""Bits of the source operand of MUL, as many as a multiplier of a scale has."""
 
 
 @njit(cache=True, nogil=True)
@@ -37,7 +39,7 @@ def _reject(code, memory, core, kind, f, micro_op):
         return True
     if f[12] == 1 and _outside(fault, OUT, to, memory.results.shape[1]):
         return True
-    other = kind == MAC2 or (kind <= MOV and f[8] == ACCUMULATOR)
+    other = kind >= MAC2 or (kind <= MOV and f[8] == ACCUMULATOR)
     if other and _outside(fault, ACC, source, memory.sums.shape[1]):
         return True
     other = kind <= MOV and f[8] == PARAMETERS
@@ -50,11 +52,11 @@ def _reject(code, memory, core, kind, f, micro_op):
 
 @njit(cache=True, nogil=True)
 def _calculate(code, memory, core, kind, f):
-    """Execute ADD to MAC2 entry by entry.
+    """Execute ADD to MUL entry by entry.
 
-    An entry may read the result of the previous one, except for RMUL and MAC2, whose results need
-    an extra cycle. Shifts use the low 6 bits of the immediate, multipliers the low 32 bits of an
-    accumulator.
+    An entry may read the result of the previous one, except for RMUL, MAC2 and MUL, whose results
+    need an extra cycle. Shifts use the low 6 bits of the immediate, multipliers the low 32 bits of
+    an accumulator.
     """
     rows, bits = code.sizes[ROWS], code.sizes[ACC_BITS]
     out_bits = 16 if code.sizes[DUAL] == 1 else 8
@@ -83,7 +85,7 @@ def _calculate(code, memory, core, kind, f):
                 if kind >= RMUL:
                     if _too_early(memory.fault, to, last):
                         return True
-                    if kind == MAC2 and _too_early(memory.fault, at, last):
+                    if kind >= MAC2 and _too_early(memory.fault, at, last):
                         return True
                     last = to
                 for r in range(rows):
@@ -110,6 +112,8 @@ def _calculate(code, memory, core, kind, f):
                         scale = np.int64(parameters[rec + 1 + r // 16, r % 16])
                         y = _round(_wrap(x, 32) * (scale >> 6), scale & 63, mode)
                         y = min(max(y, np.int64(-(1 << 31))), np.int64((1 << 31) - 1))
+                    elif kind == MUL:
+                        y = _wrap(x, 32) * _wrap(sums[at, r], FACTOR_BITS)
                     else:
                         first = _wrap(_wrap(x, 32) * ka, bits)
                         y = first + _wrap(_wrap(sums[at, r], 32) * kb, bits) + kc
@@ -120,12 +124,20 @@ def _calculate(code, memory, core, kind, f):
 
 
 @njit(cache=True, nogil=True)
-def _requantise(code, memory, core, kind, f):
-    """Execute RQ and LEAKY: accumulator to result, with the record at `rec`.
+def _entry(parameters, table, number, bits):
+    """Return an entry of a table: parameter words from `table` on, low bits of a lane first."""
+    each = 32 // bits
+    lane = number // each
+    return _wrap(np.int64(parameters[table + lane // 16, lane % 16]) >> number % each * bits, bits)
 
-    An entry must differ from the entry of the previous step, whose result needs an extra cycle.
-    Shift and rounding are the low 6 and 2 bits of their lanes; a value shifted by p is truncated to
-    32 bits.
+
+@njit(cache=True, nogil=True)
+def _requantise(code, memory, core, kind, f):
+    """Execute RQ, LEAKY and LOOKUP: accumulator to result, with the record at `rec`.
+
+    An entry must differ from the entry of the previous step, whose result needs an extra cycle; for
+    LOOKUP, whose results need two, also from the entry before that. Shift and rounding are the low
+    6 and 2 bits of their lanes; a value shifted by p is truncated to 32 bits.
     """
     rows, words = code.sizes[ROWS], code.sizes[WORDS]
     out_bits = 16 if code.sizes[DUAL] == 1 else 8
@@ -148,14 +160,20 @@ def _requantise(code, memory, core, kind, f):
     group = (1 + offsets + leaks) * words
     if _outside(fault, PM, rec + n_out * group, parameters.shape[0]):
         return True
-    last_to = np.int64(-1)
+    table = f[9]
+    last_word = table + 256 * out_bits // 512 - 1
+    if kind == LOOKUP and _outside(fault, PM, last_word, parameters.shape[0]):
+        return True
+    last_to, older_to = np.int64(-1), np.int64(-1)
     for o in range(n_out):
         first = rec + 1 + o * group
         for i in range(n_in):
             to = dst + o * dst_out + i * dst_in
             if _too_early(fault, to, last_to):
                 return True
-            last_to = to
+            if kind == LOOKUP and _too_early(fault, to, older_to):
+                return True
+            last_to, older_to = to, last_to
             for r in range(rows):
                 word, lane = first + r // 16, r % 16
                 t = _wrap(_round(sums[to, r], before, mode), 32)
@@ -167,6 +185,8 @@ def _requantise(code, memory, core, kind, f):
                 scale = np.int64(parameters[word, lane])
                 y = _round(t * (scale >> 6) + c, scale & 63, mode) + z
                 y = min(max(y, lo), hi)
+                if kind == LOOKUP:
+                    y = _entry(parameters, table, y & 255, out_bits)
                 sums[to, r] = y
                 if out == 1:
                     results[to, r] = _wrap(y, out_bits)

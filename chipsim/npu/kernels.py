@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from chipsim.npu.alu import THRESHOLD, _calculate, _requantise, _threshold
+from chipsim.npu.alu import LOOKUP, THRESHOLD, _calculate, _requantise, _threshold
 from chipsim.npu.loads import (
     _load_area,
     _load_bias,
@@ -90,12 +90,12 @@ def _execute(code, memory, core, at):
         wrong = _load_table(code, memory, core, f)
     elif op == GEMM and kind <= 5:
         wrong = _multiply(code, memory, core, kind, f)
-    elif op == ALU and kind <= 7:
+    elif op == ALU and kind <= 8:
         wrong = _calculate(code, memory, core, kind, f)
-    elif op == REQUANTISE and kind < THRESHOLD:
-        wrong = _requantise(code, memory, core, kind, f)
     elif op == REQUANTISE and kind == THRESHOLD:
         wrong = _threshold(code, memory, core, f)
+    elif op == REQUANTISE and kind <= LOOKUP:
+        wrong = _requantise(code, memory, core, kind, f)
     elif op == STORE and kind <= 4:
         wrong = _store(code, memory, core, kind, f)
     else:

@@ -33,8 +33,8 @@ KINDS: dict[Op, tuple[str, ...]] = {
     Op.CTRL: ("NOP", "WAIT", "SEND", "END", "BASE", "DIST"),
     Op.LOAD: ("INP", "ACC8", "ACC32", "BIAS", "WIN", "WSTREAM", "TABLE"),
     Op.GEMM: ("INT8", "BINARY", "DUAL_PIXEL", "DUAL_KERNEL", "INT16", "DEPTHWISE"),
-    Op.ALU: ("ADD", "MAX", "MIN", "MOV", "RSHR", "SHL", "RMUL", "MAC2"),
-    Op.RQ: ("RQ", "LEAKY", "THRESHOLD"),
+    Op.ALU: ("ADD", "MAX", "MIN", "MOV", "RSHR", "SHL", "RMUL", "MAC2", "MUL"),
+    Op.RQ: ("RQ", "LEAKY", "THRESHOLD", "LOOKUP"),
     Op.STORE: ("LOCAL", "REMOTE", "HOST", "PARTIAL", "PARTIAL_HOST"),
 }
 """Names of the kinds of each op, by code."""
@@ -56,7 +56,7 @@ _ALU = (
     "uop", "uops", "n_out", "n_in", "dst_out", "dst_in", "src_out", "src_in",
     "source", "imm", "round", "rec", "out",
 )  # fmt: skip
-_RQ = ("dst", "n_out", "n_in", "dst_out", "dst_in", "rec", "out", "bits", "block")
+_RQ = ("dst", "n_out", "n_in", "dst_out", "dst_in", "rec", "out", "bits", "block", "table")
 _STORE = (
     "src", "dst", "c_size", "x_size", "y_size", "x_stride", "y_stride",
     "up", "bits", "x", "y", "stream", "pp",
@@ -72,8 +72,8 @@ FIELDS: dict[tuple[int, int], tuple[str, ...]] = {
     (Op.LOAD, 5): ("dst", "words", "host"),
     (Op.LOAD, 6): ("dst", "src", "vectors", "memory"),
     **{(Op.GEMM, kind): _GEMM for kind in range(6)},
-    **{(Op.ALU, kind): _ALU for kind in range(8)},
-    **{(Op.RQ, kind): _RQ for kind in range(3)},
+    **{(Op.ALU, kind): _ALU for kind in range(9)},
+    **{(Op.RQ, kind): _RQ for kind in range(4)},
     **{(Op.STORE, kind): _STORE for kind in range(5)},
 }
 """Field names of an instruction by op and kind: its columns in `Program.fields`."""

@@ -11,7 +11,7 @@ from chipsim.chip.npu_shape import NpuShape
 from chipsim.errors import ChipError
 from chipsim.npu.windows import cycles_of_windows, windows_of
 
-SLOW = ("RMUL", "MAC2", "RQ", "LEAKY")
+SLOW = ("RMUL", "MAC2", "MUL", "RQ", "LEAKY", "LOOKUP")
 """ALU kinds that need a multiplier per lane."""
 PART_BITS = 8  # bits of a lane per vector
 
@@ -44,6 +44,8 @@ def cycles_of(
     entries = fields["n_out"] * fields["n_in"] * (1 if op == "RQ" else fields["uops"])
     if kind in SLOW:
         entries *= -(-shape.rows // shape.multiply_lanes)
+    if kind == "LOOKUP":
+        return shape.latency.lookup + entries
     return (shape.latency.requantise if op == "RQ" else shape.latency.alu) + entries
 
 

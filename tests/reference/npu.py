@@ -326,8 +326,8 @@ class Twin:
                 for i in range(f("n_in")):
                     to = acc + o * f("dst_out") + i * f("dst_in")
                     at = inp + o * f("src_out") + i * f("src_in")
-                    if kind in ("RMUL", "MAC2"):
-                        if to == last or (kind == "MAC2" and at == last):
+                    if kind in ("RMUL", "MAC2", "MUL"):
+                        if to == last or (kind != "RMUL" and at == last):
                             raise IndexError
                         last = to
                     lanes = [
@@ -356,6 +356,8 @@ class Twin:
             ka, kb, kc = self.parameters[f("rec")][:3]
             other = [signed(each, 32) for each in self.sums[at]]
             return [a * ka + b * kb + kc for a, b in zip(low, other, strict=True)]
+        if kind == "MUL":
+            return [a * signed(b, 26) for a, b in zip(low, self.sums[at], strict=True)]
         s = [f("imm")] * self.rows
         if f("source") == 1:
             s = self.sums[at]
@@ -368,7 +370,8 @@ class Twin:
         if f("n_out") * f("n_in") == 0:
             return
         z, lo, hi, p, mode, flags = self.parameters[f("rec")][:6]
-        at, last = f("rec") + 1, -1
+        table = self.entries(f("table")) if kind == "LOOKUP" else []
+        at, last = f("rec") + 1, [-1, -1]
         for ob in range(f("n_out")):
             scale, c, leaky = self.words(at), [0] * self.rows, self.words(at)
             at += self.per_block
@@ -380,18 +383,29 @@ class Twin:
                 at += self.per_block
             for i in range(f("n_in")):
                 a = f("dst") + ob * f("dst_out") + i * f("dst_in")
-                if a == last:
+                if a == last[0] or (kind == "LOOKUP" and a == last[1]):
                     raise IndexError
-                last = a
+                last = [a, last[0]]
                 lanes = []
                 for r in range(self.rows):
                     t = signed(rounded(self.sums[a][r], p % 64, mode % 4), 32)
                     used = leaky[r] if kind == "LEAKY" and t < 0 else scale[r]
                     u = rounded(t * (used >> 6) + c[r], used % 64, mode % 4)
-                    lanes.append(min(max(u + z, lo), hi))
+                    y = min(max(u + z, lo), hi)
+                    lanes.append(table[y % 256] if table else y)
                 self.sums[a] = lanes
                 if f("out"):
                     self.put(a, lanes)
+
+    def entries(self, first: int) -> list[int]:
+        """Return the 256 entries of a table."""
+        size = 2 if self.dual else 1
+        words = [self.parameters[first + k] for k in range(4 * size)]
+        data = b"".join(lane.to_bytes(4, "little", signed=True) for word in words for lane in word)
+        return [
+            int.from_bytes(data[at : at + size], "little", signed=True)
+            for at in range(0, len(data), size)
+        ]
 
     def threshold(self, f: Callable[[str], int]) -> None:
         if f("n_out") * f("n_in") == 0:

@@ -195,6 +195,7 @@ FORMS = (
         "SHL": (5, "x shifted left by `imm`"),
         "RMUL": (6, "x times a scale, rounded by `round`, saturated to 32 bits"),
         "MAC2": (7, "weighted sum of two accumulators, plus a constant"),
+        "MUL": (8, "x times the low 26 bits of another accumulator"),
     }, (
         Field("uop", 25, 16, "first micro-op"),
         Field("uops", 35, 26, "micro-ops, the outermost loop"),
@@ -214,6 +215,7 @@ FORMS = (
         "RQ": (0, "one multiplier per channel"),
         "LEAKY": (1, "two multipliers per channel, selected by the sign"),
         "THRESHOLD": (2, "one bit per channel, packed"),
+        "LOOKUP": (3, "like RQ; the result selects one of 256 entries of a table"),
     }, (
         Field("dst", 27, 16, "first entry, of accumulators and of results"),
         Field("n_out", 35, 28, "blocks"),
@@ -224,6 +226,7 @@ FORMS = (
         Field("out", 76, 76, "1: results also go to the result buffer"),
         Field("bits", 88, 77, "THRESHOLD: first entry of results for packed vectors"),
         Field("block", 94, 89, "THRESHOLD: number of the first block"),
+        Field("table", 104, 95, "LOOKUP: first parameter word of the table"),
     )),
     Form("STORE", "results", {
         "LOCAL": (0, "results to a map of this core"),

@@ -185,7 +185,7 @@ def _random_steps(shape: NpuShape, rng: Any, below: Any, table: Any) -> Iterable
         before: list[Step] = [("CTRL", "DIST", {"queue": 1, **dist})] if dual else []
         return [*before, (op, kind, {**loops, **steps, **far})]
     if op == "ALU":
-        kind = KINDS[Op.ALU][below(8)]
+        kind = KINDS[Op.ALU][below(9)]
         far = {
             "dst_out": below(4), "dst_in": below(3), "src_out": below(4), "src_in": below(3),
             "source": below(3), "imm": int(rng.integers(-(1 << 15), 1 << 15)),
@@ -193,14 +193,15 @@ def _random_steps(shape: NpuShape, rng: Any, below: Any, table: Any) -> Iterable
         }  # fmt: skip
         if kind in ("RSHR", "SHL") and below(2):
             far["imm"] = 1 + below(3)  # so that exact halves are common
-        if kind in ("RMUL", "MAC2"):
+        if kind in ("RMUL", "MAC2", "MUL"):
             far |= _apart(below, steps)
         if far["source"] == 2 and kind in KINDS[Op.ALU][:4]:
             table["micro_ops"][loops["uop"] : loops["uop"] + loops["uops"], 1] %= 8
             far["src_out"] = far["src_in"] = 1
         return [(op, kind, {**loops, **steps, **far})]
     if op == "RQ":
-        kind = KINDS[Op.RQ][below(3 if shape.binary else 2)]  # bits need a binary unit
+        kinds = [kind for kind in KINDS[Op.RQ] if shape.binary or kind != "THRESHOLD"]
+        kind = kinds[below(len(kinds))]
         rec = below(6)
         head = table["parameters"][rec]
         head[3] &= (3, 31)[below(2)]
@@ -208,6 +209,9 @@ def _random_steps(shape: NpuShape, rng: Any, below: Any, table: Any) -> Iterable
         head[1], head[2] = low, high
         far = {"dst": below(16), "rec": rec, **_apart(below, steps)}
         more = {"bits": below(16), "block": below(20)} if kind == "THRESHOLD" else {"out": below(2)}
+        if kind == "LOOKUP":
+            words = 8 if shape.multiplier == "dual" else 4
+            more["table"] = below(shape.parameter_words - words + 1)
         return [(op, kind, {**steps, **far, **more})]
     kind = ("LOCAL", "HOST", "PARTIAL", "PARTIAL_HOST")[below(4)]
     more = {"up": below(2), "bits": below(2)}
@@ -238,10 +242,11 @@ def _random_load(
 
 
 def _apart(below: Any, steps: dict[str, int]) -> dict[str, int]:
-    """Return strides for which every entry differs from the previous step's."""
+    """Return strides for which every entry differs from the two previous steps' entries."""
     inner = 1 + below(2)
-    outer = 1 + below(5)
-    return {"dst_in": inner, "dst_out": outer + (outer == (steps["n_in"] - 1) * inner)}
+    last = (steps["n_in"] - 1) * inner
+    outer = [stride for stride in range(1, 8) if stride not in (last, last - inner)]
+    return {"dst_in": inner, "dst_out": outer[below(5)]}
 
 
 def _random_windows(shape: NpuShape, below: Any, table: Any) -> dict[str, int]:

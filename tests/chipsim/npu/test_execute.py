@@ -76,7 +76,7 @@ def test_random_programs_match_reference(name: str, wild: bool) -> None:
         assert faults or numba.config.DISABLE_JIT  # a small sample may be all legal
     elif not numba.config.DISABLE_JIT:
         assert ran > PROGRAMS // 4
-        everything = 30 if SHAPES[name].multiplier == "dual" else 27
+        everything = 32 if SHAPES[name].multiplier == "dual" else 29
         assert len(kinds) == everything, sorted(kinds)
 
 

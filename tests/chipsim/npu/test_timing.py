@@ -29,7 +29,9 @@ LOOPS = {"n_out": 6, "n_in": 7, "uops": 2}
         ("ALU", "ADD", LOOPS, 4 + 84),
         ("ALU", "MAC2", LOOPS, 4 + 2 * 84),  # 16 rows, 8 multipliers
         ("RQ", "RQ", LOOPS, 5 + 2 * 42),
+        ("ALU", "MUL", LOOPS, 4 + 2 * 84),
         ("RQ", "THRESHOLD", LOOPS, 5 + 42),
+        ("RQ", "LOOKUP", LOOPS, 6 + 16 + 2 * 42),  # 256 bytes, 16 per cycle
         ("STORE", "LOCAL", AREA, 3 + 60),
         ("STORE", "LOCAL", {**AREA, "up": 1}, 3 + 240),
         ("STORE", "REMOTE", AREA, 3 + 120),  # 128 bits in flits of 64
@@ -38,6 +40,8 @@ LOOPS = {"n_out": 6, "n_in": 7, "uops": 2}
 )
 def test_times_by_hand(op: str, kind: str, fields: dict[str, Any], cycles: int) -> None:
     assert cycles_of(op, kind, fields, [], NPU) == cycles
+    if kind == "LOOKUP":
+        assert cycles_of(op, kind, fields, [], DUAL) == cycles + 16  # entries of 16 bits
 
 
 def test_matrix_times_by_hand() -> None:

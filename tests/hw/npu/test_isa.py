@@ -27,8 +27,8 @@ KINDS = {
     "CTRL": "NOP WAIT SEND END BASE DIST",
     "LOAD": "INP ACC8 ACC32 BIAS WIN WSTREAM TABLE",
     "GEMM": "INT8 BINARY DUAL_PIXEL DUAL_KERNEL INT16 DEPTHWISE",
-    "ALU": "ADD MAX MIN MOV RSHR SHL RMUL MAC2",
-    "RQ": "RQ LEAKY THRESHOLD",
+    "ALU": "ADD MAX MIN MOV RSHR SHL RMUL MAC2 MUL",
+    "RQ": "RQ LEAKY THRESHOLD LOOKUP",
     "STORE": "LOCAL REMOTE HOST PARTIAL PARTIAL_HOST",
 }
 """In the order of their codes."""
@@ -87,8 +87,8 @@ BITS = [
     ),
     (
         "RQ.THRESHOLD wait=LOAD,ALU signal=GEMM,STORE dst=2049 n_out=129 n_in=2049 "
-        "dst_out=2049 dst_in=33 rec=513 out=1 bits=2049 block=33",
-        "00000000430038061801801818012a54",
+        "dst_out=2049 dst_in=33 rec=513 out=1 bits=2049 block=33 table=513",
+        "00000100c30038061801801818012a54",
     ),
     (
         "STORE.PARTIAL wait=LOAD,ALU signal=GEMM,STORE src=2049 dst=32769 c_size=33 "
@@ -182,7 +182,7 @@ def test_fields_neither_overlap_nor_repeat(fields: tuple[Field, ...]) -> None:
 
 UNENCODABLE = [
     (Instruction("GEM", "INT8"), "unknown op 'GEM'; ops are CTRL, LOAD, GEMM, ALU, RQ, STORE"),
-    (Instruction("RQ", "INT8"), "RQ: unknown kind 'INT8'; kinds are RQ, LEAKY, THRESHOLD"),
+    (Instruction("RQ", "INT8"), "RQ: unknown kind 'INT8'; kinds are RQ, LEAKY, THRESHOLD, LOOKUP"),
     (Instruction("CTRL", "NOP", wait=16), "CTRL.NOP: wait is 16; give a whole number from 0 to 15"),
     (Instruction("CTRL", "NOP", 0, -1), "CTRL.NOP: signal is -1; give a whole number from 0 to 15"),
     (Instruction("GEMM", "INT8", 0, 0, {"n_out": 512}), "GEMM.INT8: n_out is 512; give a whole"),
