@@ -17,6 +17,9 @@ STREAMS = 16
 HEADER_BITS = 64
 SIDES = (4, 8, 16, 32, 64)
 """Supported rows and columns: table words are whole vectors, or vectors whole words."""
+TABLE_ENTRIES = 256
+TABLE_BITS = 128
+"""Bits of a table that enter the lanes of the ALU per cycle."""
 LOAD_SIZES = (1, 2, 4)
 """Supported vectors per cycle of a load: neighbouring banks, whole entries of ACC32."""
 
@@ -36,6 +39,8 @@ class Latency(Protocol):
     def alu(self) -> int: ...
     @property
     def requantise(self) -> int: ...
+    @property
+    def lookup(self) -> int: ...
     @property
     def store(self) -> int: ...
     @property
@@ -100,6 +105,7 @@ class Widths:
     vector : bits of a vector in feature memory
     words : parameter words that hold a number per row
     entry : vectors of an accumulator entry in feature memory
+    table : words of `TABLE_BITS` bits in a table
     """
 
     def __init__(self, shape: NpuShape) -> None:
@@ -114,6 +120,7 @@ class Widths:
         self.entry = 1 << ceil_log2(-(-self.acc // 8))
         self.loads = shape.vectors_per_cycle
         self.phases = -(-shape.rows // shape.multiply_lanes)
+        self.table = TABLE_ENTRIES * self.lane // TABLE_BITS
         self.blocks = 8  # blocks per packed vector
 
     @property

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from hw.flow.sharing import ShapedComponent, shared
 from hw.npu.alu.arithmetic import clamp, saturated, shifted, sum_of
 from hw.npu.isa.table import SCALE
-from hw.npu.shape import NpuShape, Widths
+from hw.npu.shape import TABLE_BITS, TABLE_ENTRIES, NpuShape, Widths
 
 ACCUMULATOR, PARAMETERS = 1, 2
 SIMPLE = ("ADD", "MAX", "MIN", "MOV", "RSHR", "SHL")
@@ -106,27 +109,34 @@ class AluRow(ShapedComponent):
 
 
 class AluLane(ShapedComponent):
-    """RMUL, MAC2, RQ and LEAKY: multiplies in one cycle, rounds and clamps in the next.
+    """RMUL, MAC2, MUL, RQ, LEAKY and LOOKUP: multiplies in one cycle, rounds and clamps in the
+    next, and reads the table in a third one.
 
-    mac : the kind is MAC2
+    mac, times, looks : the kind is MAC2, MUL, LOOKUP
     mode : rounding
     leaky : negative numbers use the scale `leak`
     x, other : accumulators, x already shifted
     scale, offset, leak : parameters
     first, second, third : for MAC2, x * first + other * second + third
     zero, low, high : added to a rounded product, and the range of the results
-    result : the result, a cycle later
+    fill : a write to the table
+    result : the result, a cycle later; of LOOKUP two cycles later
     """
 
     module_name = "npu_alu_lane"
 
     def __init__(self, shape: NpuShape) -> None:
-        self.shape = shape
-        number = Widths(shape).sum
+        self.shape, self.size = shape, Widths(shape)
+        size, number = self.size, self.size.sum
         numbers = ("scale", "offset", "leak", "first", "second", "third", "zero", "low", "high")
         super().__init__(
             {
-                "mac": In(1),
+                **{name: In(1) for name in ("mac", "times", "looks")},
+                "fill": In(
+                    wiring.Signature(
+                        {"en": Out(1), "addr": Out(range(size.table)), "data": Out(TABLE_BITS)}
+                    )
+                ),
                 "mode": In(2),
                 "leaky": In(1),
                 "x": In(number),
@@ -149,7 +159,13 @@ class AluLane(ShapedComponent):
         m.d.comb += [
             t.eq(me.x),
             chosen.eq(Mux(me.leaky & (t < 0), me.leak, me.scale)),
-            factor.eq(Mux(me.mac, me.first[:M0_BITS].as_signed(), chosen >> (32 - M0_BITS))),
+            factor.eq(
+                Mux(
+                    me.times,
+                    me.other[:M0_BITS].as_signed(),
+                    Mux(me.mac, me.first[:M0_BITS].as_signed(), chosen >> (32 - M0_BITS)),
+                )
+            ),
             high.eq(me.first[M0_BITS:].as_signed() + me.first[M0_BITS - 1]),
         ]
         # One addition to the product: the offset, or all other terms of MAC2.
@@ -173,5 +189,21 @@ class AluLane(ShapedComponent):
         # An overflow is so large that the result is clamped, whatever is added.
         near = saturated(m, floor, NEAR_BITS)
         m.d.comb += ended.eq(clamp(sum_of(near, me.zero, up), me.low, me.high))
-        m.d.comb += me.result.eq(Mux(me.mac, product[:bits].as_signed(), ended))
+        plain = Mux(me.mac | me.times, product[:bits].as_signed(), ended)
+        m.d.comb += me.result.eq(Mux(me.looks, self._entry(m, ended), plain))
         return m
+
+    def _entry(self, m: Module, number: Signal) -> Value:
+        """Return the entry of the table that the low bits of a number select, a cycle later."""
+        me: Any = self
+        m.submodules.table = table = Memory(shape=TABLE_BITS, depth=self.size.table, init=[])
+        write, read = table.write_port(), table.read_port()
+        fill, lane = me.fill, self.size.lane
+        place = exact_log2(TABLE_BITS // lane)
+        within = Signal(place)
+        m.d.comb += [
+            write.en.eq(fill.en), write.addr.eq(fill.addr), write.data.eq(fill.data),
+            read.addr.eq(number[place : exact_log2(TABLE_ENTRIES)]),
+        ]  # fmt: skip
+        m.d.sync += within.eq(number[:place])
+        return read.data.word_select(within, lane).as_signed()

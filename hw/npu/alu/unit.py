@@ -6,10 +6,12 @@ multiplier:
     0  loop counters; the micro-op is read
     1  addresses; accumulators and parameters are read
     2  data arrives: simple kinds are computed and written; slow kinds multiply some lanes
-    3  products are shifted, rounded, clamped and written
+    3  products are shifted, rounded, clamped and written; or select an entry of the table
+    4  entries of the table are written
 
-Requantisation first reads the head of its record, which takes one cycle. A simple kind may read the
-result of the previous entry; slow kinds may not.
+Requantisation first reads the head of its record, which takes one cycle; before that, a table
+enters the lanes. A simple kind may read the result of the previous entry; slow kinds may not, and
+entries of a table arrive yet one step later.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.flow.sharing import ShapedComponent, shared
+from hw.npu.alu.decoded import BLOCKS, AluFields, AluKinds, RecordHead, Stage, TableFill
 from hw.npu.alu.lanes import PARAMETERS, AluLane, AluRow
 from hw.npu.drain import drained
 from hw.npu.isa.instruction import (
@@ -32,12 +35,9 @@ from hw.npu.isa.instruction import (
     started_word,
     unit_ports,
 )
-from hw.npu.isa.table import RECORD
 from hw.npu.shape import PARAMETER_LANES, NpuShape, Widths
 from hw.npu.steps import ADDRESS, Loops
 
-BLOCKS = 8
-"""Blocks per vector of packed bits."""
 SCALES, OFFSETS, LEAKS = range(3)
 """Ports of the parameter memory."""
 
@@ -90,26 +90,31 @@ class AluUnit(ShapedComponent):
         m = Module()
         me: Any = self
         word = started_word(m, me)
-        k = _Kinds(m, word)
+        k = AluKinds(m, word)
         f = self._fields(m, word, k.record)
-        asked = _Fields(me.word, is_op(me.word, "RQ"))
+        asked = AluFields(me.word, is_op(me.word, "RQ"))
         loops = Loops(m, f, ("dst", "src"))
         works, sets_up, empty = Signal(), Signal(), Signal()
         phase = Signal(range(max(2, self.size.phases)))
-        turns, last = Signal(), Signal()
-        m.d.sync += [sets_up.eq(me.starts & asked.record), empty.eq(asked.empty)]
+        turns, ends, last = Signal(), Signal(), Signal()
+        latency = self.shape.latency
+        fills = is_kind(me.word, "RQ", "LOOKUP")
+        table = TableFill(m, self.size, me.starts & fills, word, me.record)
+        m.d.sync += sets_up.eq((me.starts & asked.record & ~fills) | table.ends)
+        later = drained(m, ends & k.lookup, latency.lookup - latency.requantise - self.size.table)
         m.d.comb += [
             turns.eq(works & (~k.slow | (phase == self.size.phases - 1))),
-            last.eq(
-                (turns & loops.last) | (me.starts & ~asked.record & asked.empty) | (sets_up & empty)
-            ),
-            me.ends.eq(drained(m, last, self.shape.latency.alu - 1)),
+            ends.eq((turns & loops.last) | (sets_up & empty)),
+            last.eq((ends & ~k.lookup) | (me.starts & ~asked.record & asked.empty) | later),
+            me.ends.eq(drained(m, last, latency.alu - 1)),
             me.uop.eq(loops.micro_op),
-            me.head.eq(f.rec),
+            me.head.eq(Mux(table.reads, table.head, f.rec)),
         ]
         with m.If(me.starts):
             loops.set_up(asked.uop)
-            m.d.sync += [works.eq(~asked.record & ~asked.empty), phase.eq(0)]
+            m.d.sync += [
+                works.eq(~asked.record & ~asked.empty), phase.eq(0), empty.eq(asked.empty)
+            ]  # fmt: skip
         with m.If(sets_up):
             m.d.sync += works.eq(~empty)
         with m.If(works):
@@ -140,20 +145,20 @@ class AluUnit(ShapedComponent):
         ]
 
         # Stage 2
-        stage2 = _Stage(m, valid, me.entry[0], phase1)
+        stage2 = Stage(m, valid, me.entry[0], phase1)
         packed2, slot2 = Signal.like(packed), Signal.like(slot)
         m.d.sync += [packed2.eq(packed), slot2.eq(slot)]
         mode = Signal(2)
         m.d.comb += mode.eq(Mux(k.record, record.rounding, fields_of(word, "ALU", "ADD").round))
         simple, bits = self._rows(m, word, k, record, mode)
-        slow = self._slow(m, k, record, stage2, simple, mode)
+        slow = self._slow(m, k, record, stage2, simple, mode, table)
         self._write(m, k, f, stage2, simple, slow, (bits, packed2, slot2))
         return m
 
-    def _fields(self, m: Module, word: Signal, record: Value) -> _Fields:
+    def _fields(self, m: Module, word: Signal, record: Value) -> AluFields:
         """Return the fields of the current instruction as signals."""
-        f = _Fields(word, record)
-        for name in _Fields.NAMES:
+        f = AluFields(word, record)
+        for name in AluFields.NAMES:
             value = Value.cast(getattr(f, name))
             held = Signal(len(value), name=name)
             m.d.comb += held.eq(value)
@@ -161,12 +166,12 @@ class AluUnit(ShapedComponent):
         return f
 
     def _record(
-        self, m: Module, word: Signal, k: _Kinds, f: _Fields, loops: Loops, sets_up: Signal,
+        self, m: Module, word: Signal, k: AluKinds, f: AluFields, loops: Loops, sets_up: Signal,
         turns: Signal,
-    ) -> _Record:  # fmt: skip
+    ) -> RecordHead:  # fmt: skip
         """Return the head of the record, and the addresses of its parameters and packed bits."""
         me: Any = self
-        found = _Record(me.record)
+        found = RecordHead(me.record)
         words = self.size.words
         asked = fields_of(word, "RQ", "THRESHOLD")
         group = Mux(k.threshold, 2 * words, (1 + found.offsets + found.leaks) * words)
@@ -183,7 +188,7 @@ class AluUnit(ShapedComponent):
         return found
 
     def _rows(
-        self, m: Module, word: Signal, k: _Kinds, record: _Record, mode: Signal
+        self, m: Module, word: Signal, k: AluKinds, record: RecordHead, mode: Signal
     ) -> tuple[list[Value], Value]:
         """Return results of ADD to SHL, and bits of THRESHOLD, of all rows.
 
@@ -216,10 +221,10 @@ class AluUnit(ShapedComponent):
         return results, Cat(*found)
 
     def _slow(
-        self, m: Module, k: _Kinds, record: _Record, stage: _Stage, before: list[Value],
-        mode: Signal,
+        self, m: Module, k: AluKinds, record: RecordHead, stage: Stage, before: list[Value],
+        mode: Signal, table: TableFill,
     ) -> list[Value]:  # fmt: skip
-        """Return the results of the lanes with multipliers, in stage 3.
+        """Return the results of the lanes with multipliers, in stage 3, or 4 for LOOKUP.
 
         before : operands of all rows
         """
@@ -249,7 +254,9 @@ class AluUnit(ShapedComponent):
             x, other = (of_phase(acc, bits) for acc in (Cat(*before), me.acc[1]))
             scale, offset, leak = (of_phase(each, 32) for each in me.parameters)
             m.d.comb += [
-                own.mac.eq(k.mac), own.mode.eq(mode),
+                own.mac.eq(k.mac), own.times.eq(k.times), own.looks.eq(k.lookup),
+                own.mode.eq(mode), own.fill.en.eq(table.en), own.fill.addr.eq(table.addr),
+                own.fill.data.eq(table.data),
                 own.leaky.eq(leaky), own.x.eq(x), own.other.eq(other),
                 own.scale.eq(scale), own.offset.eq(Mux(offsets, offset, 0)), own.leak.eq(leak),
                 own.first.eq(record.lane(0)), own.second.eq(record.lane(1)),
@@ -260,22 +267,33 @@ class AluUnit(ShapedComponent):
         return results
 
     def _write(
-        self, m: Module, k: _Kinds, f: _Fields, stage2: _Stage, simple: list[Value],
+        self, m: Module, k: AluKinds, f: AluFields, stage2: Stage, simple: list[Value],
         slow: list[Value], bits: tuple[Value, Signal, Signal],
     ) -> None:  # fmt: skip
-        """Write simple kinds and thresholds in stage 2, some lanes of slow kinds in stage 3."""
+        """Write simple kinds and thresholds in stage 2, some lanes of slow kinds later.
+
+        Entries of tables are written in stage 4, all other slow kinds in stage 3.
+        """
         me: Any = self
         rows, lanes, size = self.shape.rows, self.shape.multiply_lanes, self.size
-        stage3 = _Stage(m, stage2.valid, stage2.entry, stage2.phase)
+        stage3 = Stage(m, stage2.valid, stage2.entry, stage2.phase)
+        stage4 = Stage(m, stage3.valid, stage3.entry, stage3.phase)
+        valid, at, phase = (
+            Mux(k.lookup, last, other)
+            for last, other in (
+                (stage4.valid, stage3.valid), (stage4.entry, stage3.entry),
+                (stage4.phase, stage3.phase),
+            )
+        )  # fmt: skip
         values, enables, results = [], [], []
         for r in range(rows):
-            mine = stage3.valid & k.slow & (stage3.phase == r // lanes)
+            mine = valid & k.slow & (phase == r // lanes)
             enables.append(Mux(k.slow, mine, stage2.valid & ~k.threshold))
             value = Signal(signed(size.acc), name=f"result_{r}")
             m.d.comb += value.eq(Mux(k.slow, slow[r % lanes], simple[r]))
             values.append(value)
             results.append(value[: size.lane])
-        entry = Mux(k.slow, stage3.entry, stage2.entry)
+        entry = Mux(k.slow, at, stage2.entry)
         packed, packed_at, slot = bits
         data, grains = self._packed(packed, slot)
         each = size.lane // self.grain
@@ -302,89 +320,3 @@ class AluUnit(ShapedComponent):
         return (
             Cat(*lanes).replicate(BLOCKS), Cat((slot == n).replicate(each) for n in range(BLOCKS))
         )  # fmt: skip
-
-
-class _Fields:
-    """Fields of either form, ALU or RQ, under common names.
-
-    record : the instruction is an RQ
-    """
-
-    NAMES = (
-        "uop", "uops", "n_out", "n_in", "dst_out", "dst_in", "src_out", "src_in", "rec", "dst",
-        "out",
-    )  # fmt: skip
-
-    rec: Any
-    n_out: Any
-    n_in: Any
-    out: Any
-
-    def __init__(self, word: Any, record: Any) -> None:
-        self.record = record
-        alu, rq = fields_of(word, "ALU", "ADD"), fields_of(word, "RQ", "RQ")
-        self.uop, self.src_out, self.src_in = alu.uop, alu.src_out, alu.src_in
-        self.dst = rq.dst
-        self.uops = Mux(record, 1, alu.uops)
-        for name in ("n_out", "n_in", "dst_out", "dst_in", "rec", "out"):
-            setattr(self, name, Mux(record, getattr(rq, name), getattr(alu, name)))
-
-    @property
-    def empty(self) -> Value:
-        return (self.n_out == 0) | (self.n_in == 0) | (self.uops == 0)
-
-
-class _Kinds:
-    """Decoded kind of an instruction.
-
-    record : RQ, LEAKY or THRESHOLD
-    slow : it needs multipliers
-    """
-
-    def __init__(self, m: Module, word: Signal) -> None:
-        self._word = word
-        self.record, self.threshold, self.mac, self.slow = (
-            Signal(name=name) for name in ("record", "threshold", "mac", "slow")
-        )
-        m.d.comb += [
-            self.record.eq(is_op(word, "RQ")),
-            self.threshold.eq(self.is_rq("THRESHOLD")),
-            self.mac.eq(self.is_alu("MAC2")),
-            self.slow.eq(is_kind(word, "ALU", "RMUL", "MAC2") | is_kind(word, "RQ", "RQ", "LEAKY")),
-        ]
-
-    def is_alu(self, kind: str) -> Value:
-        return is_kind(self._word, "ALU", kind)
-
-    def is_rq(self, kind: str) -> Value:
-        return is_kind(self._word, "RQ", kind)
-
-
-class _Record:
-    """The head of a record, by lane, and registers that step through the following words.
-
-    first : address of the parameters of a block
-    packed, slot : entry and place of its bits
-    """
-
-    def __init__(self, word: Value) -> None:
-        self._word = word
-        names = list(RECORD)
-        self.zero, self.low, self.high = (self.lane(names.index(n)) for n in ("z", "lo", "hi"))
-        self.before = self.lane(names.index("p"))[:6]
-        self.rounding = self.lane(names.index("rounding"))[:2]
-        flags = self.lane(names.index("flags"))
-        self.offsets, self.leaks = flags[0], flags[1]
-        self.first, self.packed = Signal(ADDRESS), Signal(ADDRESS)
-        self.slot = Signal(range(BLOCKS))
-
-    def lane(self, number: int) -> Value:
-        return self._word[32 * number : 32 * number + 32].as_signed()
-
-
-class _Stage:
-    """Registers of a pipeline stage."""
-
-    def __init__(self, m: Module, valid: Value, entry: Value, phase: Value) -> None:
-        self.valid, self.entry, self.phase = Signal(), Signal(ADDRESS), Signal(len(phase))
-        m.d.sync += [self.valid.eq(valid), self.entry.eq(entry), self.phase.eq(phase)]

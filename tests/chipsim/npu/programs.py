@@ -149,7 +149,7 @@ def random_case(shape: NpuShape, seed: int, length: int, wild: bool) -> Case:
 
 def _random_steps(shape: NpuShape, rng: Any, below: Any, table: Any) -> Iterable[Step]:
     """Return one instruction with its required predecessors."""
-    op = ("CTRL", "LOAD", "LOAD", "GEMM", "GEMM", "ALU", "RQ", "STORE")[below(8)]
+    op = ("CTRL", "LOAD", "LOAD", "GEMM", "GEMM", "ALU", "ALU", "RQ", "STORE")[below(9)]
     area = {
         "c_size": 1 + below(2), "x_size": below(4), "y_size": 1 + below(3),
         "x_stride": below(4), "y_stride": below(9), "pp": below(3),
@@ -168,7 +168,10 @@ def _random_steps(shape: NpuShape, rng: Any, below: Any, table: Any) -> Iterable
         return [(op, "DIST", {"queue": (0, 1, 3)[below(3)], **far})]
     if op == "LOAD":
         kind = KINDS[Op.LOAD][below(7)]
-        return [(op, kind, _random_load(kind, shape, rng, below, table, steps, area))]
+        load: Step = (op, kind, _random_load(kind, shape, rng, below, table, steps, area))
+        if shape.multiplier == "dual" and kind in ("INP", "ACC8") and below(2):
+            return [("CTRL", "DIST", {"queue": 0, "src": below(5)}), load]
+        return [load]
     if op == "GEMM":
         kinds = KINDS[Op.GEMM]
         dual = shape.multiplier == "dual"
