@@ -18,6 +18,7 @@
 #define SUM_BYTES (ACC_BITS > 32 ? 8 : 4)       /* bytes per accumulator in a feature map */
 
 enum { LANES = 16, STREAMS = 16 };              /* per parameter word; per core */
+enum { FACTOR_BITS = 26 };                      /* of the source of ALU.MUL */
 enum { BASE_LOAD, BASE_STORE, BASE_WEIGHTS, BASES };
 enum { DIST_LOAD, DIST_ACC, DIST_WGT, DIST_STORE, DISTANCES };
 
@@ -430,6 +431,9 @@ static void calculate(struct memory *m, const uint32_t *w, int kind)
                         y = scaled(wrapped(x, 32), parameter(m, rec + 1, r), 0, mode);
                         y = clamped(y, -2147483647 - 1, 2147483647);
                         break;
+                    case ALU_MUL:
+                        y = wrapped(x, 32) * wrapped(sum_at(m, at)[r], FACTOR_BITS);
+                        break;
                     default:
                         y = wrapped(wrapped(x, 32) * parameter(m, rec, 0), ACC_BITS)
                             + wrapped(wrapped(sum_at(m, at)[r], 32) * parameter(m, rec, 1),
@@ -442,6 +446,13 @@ static void calculate(struct memory *m, const uint32_t *w, int kind)
                         result_at(m, to)[r] = (int16_t)wrapped(y, DUAL ? 16 : 8);
                 }
             }
+}
+
+/* An entry of a table: low bits of a lane first. */
+static int64_t table_entry(struct memory *m, int64_t table, int number)
+{
+    int bits = DUAL ? 16 : 8, each = 32 / bits;
+    return wrapped(shifted(parameter(m, table, number / each), number % each * bits), bits);
 }
 
 static void requantise(struct memory *m, const uint32_t *w, int kind)
@@ -463,6 +474,8 @@ static void requantise(struct memory *m, const uint32_t *w, int kind)
                     at += (1 + offsets) * GROUP;
                 y = scaled(t, parameter(m, at, r), y, mode) + parameter(m, rec, RECORD_Z);
                 y = clamped(y, parameter(m, rec, RECORD_LO), parameter(m, rec, RECORD_HI));
+                if (kind == RQ_LOOKUP)
+                    y = table_entry(m, field(w, RQ_RQ_TABLE), (int)(y & 255));
                 sum_at(m, to)[r] = y;
                 if (out)
                     result_at(m, to)[r] = (int16_t)wrapped(y, DUAL ? 16 : 8);

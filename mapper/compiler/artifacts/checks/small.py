@@ -78,6 +78,11 @@ class SmallMemories:
         of_block = 1 + bool(flags & OFFSETS) + bool(flags & LEAKY)
         return 1 + blocks * of_block * self.each
 
+    @property
+    def table_words(self) -> int:
+        """Parameter words of a table of 256 bytes, or of 256 numbers of 16 bits."""
+        return 256 * (2 if self.shape.multiplier == "dual" else 1) // WORD_BYTES["PM"]
+
     def threshold_words(self, blocks: int) -> int:
         """Return the words of a threshold record: per block the thresholds and the flips."""
         return 1 + 2 * blocks * self.each

@@ -191,7 +191,10 @@ def _touches(op: str, kind: str, f: Fields, small: SmallMemories) -> Touches:
         made = _grid(f["dst"], f["n_out"], f["n_in"], f["dst_out"], f["dst_in"])
         writes = [("OUT", made)] if f["out"] else []
         words = np.arange(f["rec"], f["rec"] + small.record_words(f["rec"], f["n_out"]))
-        return [("ACC", made), ("PM", words)], [("ACC", made), *writes]
+        reads = [("ACC", made), ("PM", words)]
+        if kind == "LOOKUP":
+            reads.append(("PM", np.arange(f["table"], f["table"] + small.table_words)))
+        return reads, [("ACC", made), *writes]
     if op == "STORE" and kind in ("LOCAL", "REMOTE", "HOST"):
         taken = np.arange(f["src"], f["src"] + f["c_size"] * f["y_size"] * f["x_size"])
         scale = 1 + f["up"]
@@ -305,7 +308,7 @@ def _alu(kind: str, f: Fields, ops: NDArray[np.int32], each: int) -> Touches:
     """Return the accesses of an ALU operation. each : parameter words with one number per row"""
     made = np.unique(_grids(ops[:, 0], f, "dst"))
     reads = []
-    taken = f["source"] if kind in SOURCED else int(kind == "MAC2")
+    taken = f["source"] if kind in SOURCED else int(kind in ("MAC2", "MUL"))
     if taken == 1:
         reads.append(("ACC", np.unique(_grids(ops[:, 1], f, "src"))))
     elif taken == 2:

@@ -200,7 +200,9 @@ def _calculation(one: Instruction, tables: Tables) -> TileStep:
         rec = get("rec", 0)
         compute("rmul", rec)
         zero_point, low = (int(lane) for lane in tables.parameters[rec][:2])
-        if one.kind == "LEAKY":
+        if one.kind == "LOOKUP":
+            compute("lookup", get("table", 0))
+        elif one.kind == "LEAKY":
             compute("mul", rec)
             compute("max")
         elif low == zero_point:

@@ -33,7 +33,7 @@ pooling window, over the area of a store, over copies of a pixel."""
 BUFFERS = ("input", "weights", "bias", "output")
 """Field b of a base address or a stride; plus 4 for the upper half of a base."""
 COMPUTES = (
-    "add", "max", "min", "mov", "rshr", "shl", "rmul", "mac2", "mul", "threshold",
+    "add", "max", "min", "mov", "rshr", "shl", "rmul", "mac2", "mul", "threshold", "lookup",
 )  # fmt: skip
 """Field a of an ALU operation; its operand is in the parameters or the immediate."""
 
