@@ -11,7 +11,7 @@ ALU = ("npu_alu", "npu_alu_row", "npu_alu_lane")
 """Modules of the ALU, including its requantiser."""
 BINARY = {"array": 0.09, "core": 0.05}
 """Limits of the binary unit's share."""
-ALU_SHARE = 0.3
+ALU_SHARE = 0.31
 
 
 def cell_figures() -> Iterator[Figure]:

@@ -171,7 +171,9 @@ def test_b02_cells_of_a_core(run: Run) -> None:
         "npu_sending": 1,
     }  # fmt: skip
     assert sum(module["memory_bits"] for module in found["modules"]) == (
-        sum(found["memory_bits"].values()) + 2 * modules["npu_filter"]["memory_bits_of_one"]
+        sum(found["memory_bits"].values())
+        + 2 * modules["npu_filter"]["memory_bits_of_one"]
+        + 4 * 256 * 8  # a table in each lane
     )
     assert modules["npu_row"]["multipliers_of_one"] == 4
     assert modules["npu_binary"]["multipliers_of_one"] == 0
