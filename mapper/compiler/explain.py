@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import SHARES, Dequantise, Host, Node, Quantise
-from mapper.compiler.model import Model, built
+from mapper.compiler.model import IDLE, Model, built
 from mapper.compiler.optimise import optimised
 from mapper.compiler.partition.functions import Partition, divide
 from mapper.compiler.quantisation.exact import ExactLayers
@@ -147,10 +147,6 @@ def write_explain(folder: Path, rows: list[NodeRow]) -> None:
     write_file(folder / EXPLAIN, (json.dumps(explain_json(rows), indent=1) + "\n").encode())
 
 
-ACTIVATIONS = frozenset(
-    {"Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Swish", "Mish", "Elu", "Selu", "Celu", "Gelu"}
-    | {"Erf", "Softplus", "Softsign"}
-)
 LAST = frozenset({"Softmax", "LogSoftmax", "ArgMax", "ArgMin", "TopK", "Hardmax"})
 _HINTS = (
     ("as asked", "remove it from --keep"),
@@ -172,9 +168,7 @@ def hint(kind: str, why: str) -> str:
             return found
     if "export" in why:
         return why.split(":")[-1].strip()
-    if kind in ACTIVATIONS:
-        return "train with Relu, LeakyRelu, PRelu or Clip instead to run it on a core"
-    if kind in LAST:
+    if kind in LAST or why == IDLE:
         return "at the end of a model its cost on the host is low"
     if kind == "LRN":
         return "train with BatchNormalization instead, or without it"

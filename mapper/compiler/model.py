@@ -17,7 +17,7 @@ from mapper.compiler.frontend.quantised import QUANTISED
 from mapper.compiler.frontend.requantshift import INTEGERS
 from mapper.compiler.frontend.shapes import Shapes, source_of
 from mapper.compiler.ir.graph import Graph, View
-from mapper.compiler.ir.node import ASKED, SHARES, Dequantise, Host, Node, Quantise
+from mapper.compiler.ir.node import ASKED, SHARES, Dequantise, Function, Host, Node, Quantise
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.quantisation.exact import exact_tails
 from mapper.compiler.quantisation.join import join
@@ -178,7 +178,8 @@ IDLE = "no core uses its map"
 
 
 def idle(graph: Graph) -> set[str]:
-    """Return ONNX nodes that join or slice maps of the host for the host.
+    """Return ONNX nodes that join or slice maps of the host for the host, and functions of single
+    elements whose results only the host reads: it computes them without rounding.
 
     One operand computed by the host is enough: otherwise cores would only copy it back.
     """
@@ -196,6 +197,10 @@ def idle(graph: Graph) -> set[str]:
     found: set[str] = set()
     for node in reversed(graph.nodes):
         users = graph.users(node.output)
+        if isinstance(node.operator, Function) and all(
+            isinstance(one.operator, Host) or one.sources[0] in found for one in users
+        ):
+            found |= set(node.sources)
         if (
             isinstance(node.operator, SHARES)
             and (made.issuperset(node.inputs) or computed & set(node.inputs))

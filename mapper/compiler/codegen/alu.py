@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.codegen.areas import Entries, LoadArea
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.loads import load_entries
-from mapper.compiler.ir.node import Add, Clamp, Node, Requantise
+from mapper.compiler.ir.node import PAGES, Add, Clamp, Lookup, Node, Product, Requantise
 from mapper.compiler.ir.requantisation import ROUNDINGS, Multiplier, Requantisation
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import blocks_of
@@ -21,9 +22,11 @@ from mapper.compiler.program.steps import Touch, most_of
 from mapper.errors import MapperError
 
 LEAST = -(1 << 15)  # smallest immediate operand
-PARAMETERS = 2  # source field: operand from the parameter memory
+ACCUMULATOR, PARAMETERS = 1, 2  # source field: where the operand is
 OFFSET_BITS = 31  # magnitude bits of an offset in a parameter word
 _RQ = most_of("RQ", "RQ")
+UNCHANGED = Requantisation(Multiplier(np.array(1), np.array(0)), 0, -(1 << 15), (1 << 15) - 1)
+"""The requantisation that changes no stored integer."""
 
 
 def alu(
@@ -60,10 +63,69 @@ def requantise(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> 
     _requantise(core, node.operator.how, node.output.channels, (work, spans), last)
 
 
+def looks_up(node: Node, after: Node | None) -> bool:
+    """Return whether one instruction requantises a tile and looks up the results."""
+    how = node.operator.how if isinstance(node.operator, Requantise) else None
+    return (
+        how is not None
+        and how.negative is None
+        and how.factor.m0.ndim < 3
+        and after is not None
+        and isinstance(after.operator, Lookup)
+        and not after.operator.interpolates
+    )
+
+
+def lookup(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
+    """Replace the stored integers of a tile by the entries of a table; a requantisation just before
+    it is part of the same instruction."""
+    assert isinstance(node.operator, Lookup)
+    if node.operator.interpolates:
+        _interpolate(core, node, work, last)
+        return
+    at = core.macro.nodes.index(node)
+    before = core.macro.nodes[at - 1] if at else None
+    how = UNCHANGED
+    if before is not None and looks_up(before, node):
+        assert isinstance(before.operator, Requantise)
+        how = before.operator.how
+    table = core.tables.add_table(node.operator.entries, core.macro.label)
+    where = work, work.spans[at + 1]
+    _requantise(core, how, node.output.channels, where, last, table)
+
+
+def _interpolate(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
+    """Compute entry + slope * rest / 256, where a stored integer is 256 * page + rest.
+
+    The page has a copy for each of the two tables.
+    """
+    assert isinstance(node.operator, Lookup)
+    rest, label, channels = work.made, core.macro.label, node.output.channels
+    page = rest._replace(first=work.free)
+    slope = page._replace(first=page.stop)
+    spans = work.spans[core.macro.nodes.index(node) + 1]
+    copied = {"source": ACCUMULATOR}
+    alu(core, "MOV", page, rest, copied)
+    alu(core, "RSHR", page, page, {"imm": 8, "round": ROUNDINGS.index("floor")})
+    alu(core, "MOV", slope, page, copied)
+    word = np.zeros(PARAMETER_LANES, np.int64)
+    word[:2] = 1, -PAGES
+    rec = core.tables.add_parameters([word], label)
+    alu(core, "MAC2", rest, page, {"source": ACCUMULATOR, "rec": rec})
+    for place, entries in ((slope, node.operator.slopes), (page, node.operator.entries[:PAGES])):
+        table = core.tables.add_table(entries, label)
+        there = replace(work, made=place)
+        _requantise(core, UNCHANGED, channels, (there, spans), last=False, table=table)
+    alu(core, "MUL", rest, slope, {})
+    alu(core, "RSHR", rest, rest, {"imm": 8, "round": ROUNDINGS.index("up")})
+    alu(core, "ADD", rest, page, {"source": ACCUMULATOR, "out": int(last)})
+
+
 def _requantise(
     core: ProgramBuilder, how: Requantisation, channels: int,
-    where: tuple[TileWork, tuple[Span, Span]], last: bool,
+    where: tuple[TileWork, tuple[Span, Span]], last: bool, table: int | None = None,
 ) -> None:  # fmt: skip
+    """table : first parameter word of the table that results are looked up in"""
     work, spans = where
     made, label = work.made, core.macro.label
     before = _zero_point_before(how, label)
@@ -74,6 +136,7 @@ def _requantise(
     if how.factor.m0.ndim == 3:
         runs = list(_runs(how, *spans))
     kind = "RQ" if how.negative is None else "LEAKY"
+    kind, more = (kind, {}) if table is None else ("LOOKUP", {"table": table})
     for first, count, apart, one in runs:
         fields = {
             "dst": made.first + first,
@@ -83,6 +146,7 @@ def _requantise(
             "dst_in": apart,
             "rec": core.tables.add_record(one, channels, *work.tile.blocks, label),
             "out": int(last),
+            **more,
         }
         alu_step(core, Instruction("RQ", kind, fields=fields), [made], made)
 
@@ -156,29 +220,63 @@ def add_constant(core: ProgramBuilder, made: Entries, number: int) -> None:
     alu_with(core, "ADD", [MicroOp(acc=made.first, inp=word)], fields, [made], made)
 
 
+def multiply(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
+    """Multiply the tile with a second map, or with one pixel, both without their zero points."""
+    assert isinstance(node.operator, Product)
+    here, beside = _second_operand(core, node, work)
+    other = _other(here, node)
+    add_constant(core, work.made, -here.zero_point)
+    add_constant(core, beside, -other.zero_point)
+    made = work.made
+    if beside.pixels == made.pixels:
+        alu(core, "MUL", made, beside, {})
+        return
+    ops = [
+        MicroOp(acc=made.first + block * made.pixels, inp=beside.first + block)
+        for block in range(made.blocks)
+    ]
+    fields = {"n_out": made.rows, "n_in": made.columns, "dst_out": made.columns, "dst_in": 1}
+    alu_with(core, "MUL", ops, fields, [made, beside], made)
+
+
+def _second_operand(core: ProgramBuilder, node: Node, work: TileWork) -> tuple[Tensor, Entries]:
+    """Load the second operand of a node; return the one in the accumulators, and its place."""
+    here = _made_here(core, node)
+    other = _other(here, node)
+    rows, columns = work.spans[core.macro.nodes.index(node) + 1]
+    if other.shape != node.output.shape:
+        rows, columns = Span(0, 1), Span(0, 1)
+    area = LoadArea(core.regions[other], rows, columns, work.tile.blocks)
+    beside = load_entries(core, area, work.free)
+    work.free = beside.stop
+    return here, beside
+
+
+def _other(here: Tensor, node: Node) -> Tensor:
+    """Return the operand that is not `here`; both may be the same."""
+    return next((tensor for tensor in node.inputs if tensor is not here), here)
+
+
 def add(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
     """Compute x * a + other * b + constant, shift, add the zero point, and clip."""
     operator = node.operator
     assert isinstance(operator, Add)
     assert operator.factors is not None
-    here, made = _made_here(core, node), work.made
-    other = next((tensor for tensor in node.inputs if tensor is not here), here)
-    rows, columns = work.spans[core.macro.nodes.index(node) + 1]
-    area = LoadArea(core.regions[other], rows, columns, work.tile.blocks)
-    beside = load_entries(core, area, work.free)
+    made = work.made
+    here, beside = _second_operand(core, node, work)
     a, b, shift, constant = operator.factors
     mine, others = (a, b) if node.inputs[0] is here else (b, a)
     word = np.zeros(PARAMETER_LANES, np.int64)
     word[:3] = mine, others, constant
     rec = core.tables.add_parameters([word], core.macro.label)
     alu(core, "MAC2", made, beside, {"source": 1, "rec": rec})
-    work.free = beside.stop
     zero = node.output.zero_point
     if -(-core.shape.rows // core.shape.multiply_lanes) < 3 + bool(zero):
         # fewer cycles than separate operations: a requantisation by 1 * 2^-shift
         one = Multiplier(np.array(1), np.array(shift))
         how = Requantisation(one, zero, operator.low, operator.high, operator.rounding)
-        _requantise(core, how, node.output.channels, (work, (rows, columns)), last)
+        spans = work.spans[core.macro.nodes.index(node) + 1]
+        _requantise(core, how, node.output.channels, (work, spans), last)
         return
     rounding = ROUNDINGS.index(operator.rounding)
     alu(core, "RSHR", made, made, {"imm": shift, "round": rounding})
@@ -188,6 +286,6 @@ def add(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
 
 
 def _made_here(core: ProgramBuilder, node: Node) -> Tensor:
-    """Return the input of an addition that is already in accumulators."""
+    """Return the input of a node of two maps that is already in accumulators."""
     at = core.macro.nodes.index(node)
     return core.macro.nodes[at - 1].output if at else node.inputs[0]

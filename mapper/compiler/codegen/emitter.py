@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from mapper.compiler.codegen.alu import add, alu, clamp, requantise
+from mapper.compiler.codegen.alu import add, alu, clamp, looks_up, lookup, multiply, requantise
 from mapper.compiler.codegen.areas import Entries, LoadArea
 from mapper.compiler.codegen.binary import pack_signs
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
@@ -36,6 +36,8 @@ WORKS: Mapping[type[op.Operator], Work] = {
     op.Clamp: clamp,
     op.Pool: pool,
     op.Add: add,
+    op.Product: multiply,
+    op.Lookup: lookup,
     op.Sign: pack_signs,
     op.Threshold: pack_signs,
 }
@@ -109,10 +111,12 @@ class Emitter(ProgramBuilder):
 
         done : the tile is already in the result buffer
         """
-        for node in todo:
+        for node, after in zip(todo, [*todo, None][1:], strict=True):
             do = WORKS.get(type(node.operator))
             if do is None:
                 raise MapperError(f"{node.label}: cores do not support stand-alone {node.kind}")
+            if looks_up(node, after):
+                continue  # the lookup also requantises
             do(self, node, work, node is todo[-1])
         if not todo and not done and self.macro.output.type != "int32":
             alu(self, "MOV", work.made, work.made, {"source": 1, "out": 1})

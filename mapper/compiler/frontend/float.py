@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.compiler.frontend.functions import FUNCTIONS
 from mapper.compiler.frontend.layout import (
     concat,
     cut,
@@ -169,8 +170,10 @@ def arithmetic(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     """Read Add, Sub, Mul, Div of two maps or of a map and a constant."""
     a, b = inputs
     if isinstance(a, View) and isinstance(b, View):
+        if node.kind == "Mul":
+            return product(reader, node, a, b)
         if node.kind not in ("Add", "Sub"):
-            return f"cores add maps; they have no {node.kind} of two maps"
+            return f"cores add and multiply maps; they have no {node.kind} of two maps"
         if (a.order, a.shape, a.tensor.shape) != (b.order, b.shape, b.tensor.shape):
             return f"it adds maps of different shapes, {a.shape} and {b.shape}"
         if node.kind == "Sub":
@@ -194,6 +197,32 @@ def arithmetic(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
         "Div": (np.float32(1) / divisor, zero),
     }
     return affine(reader, node, data, *changes[node.kind])
+
+
+def product(reader: Reader, node: OnnxNode, a: View, b: View) -> Made:
+    """Add a product of two maps, or of a map and one pixel with a number per channel."""
+    if a.tensor.height * a.tensor.width < b.tensor.height * b.tensor.width:
+        a, b = b, a
+    pixel = (1, 1, 1, a.tensor.channels)
+    alike = a.shape == b.shape and a.tensor.shape == b.tensor.shape
+    if a.order != b.order or not (alike or (b.tensor.shape == pixel and a.whole and b.whole)):
+        return f"it multiplies maps of different shapes, {a.shape} and {b.shape}"
+    if not alike and len(a.shape) != len(b.shape):
+        return f"it multiplies maps of different shapes, {a.shape} and {b.shape}"
+    return reader.like(op.Product(), [a.tensor, b.tensor], node, a)
+
+
+def extreme(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
+    """Read Max or Min of a map and one constant as a Clip."""
+    views = [one for one in inputs if isinstance(one, View)]
+    numbers = [one for one in inputs if not isinstance(one, View)]
+    if len(views) != 1 or any(np.size(one) != 1 for one in numbers):
+        return f"cores compute {node.kind} of a map and one number"
+    bounds = [float(np.reshape(one, ())) for one in numbers]
+    how = op.Activation(1.0, low=max(bounds, default=float("-inf")))
+    if node.kind == "Min":
+        how = op.Activation(1.0, high=min(bounds, default=float("inf")))
+    return reader.like(how, [views[0].tensor], node, views[0])
 
 
 def summed(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
@@ -346,6 +375,7 @@ FLOAT: dict[str, Handler] = {
     **dict.fromkeys(("Add", "Sub", "Mul", "Div"), arithmetic),
     **dict.fromkeys(("Relu", "LeakyRelu", "PRelu", "Clip"), activation),
     **dict.fromkeys(("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool"), pool),
+    **dict.fromkeys(("Max", "Min"), extreme),
     "Sum": summed,
     "ReduceMean": mean,
     "Concat": concat,
@@ -357,6 +387,7 @@ FLOAT: dict[str, Handler] = {
     "Transpose": transpose,
     **dict.fromkeys(("Shape", "Size"), sizes),
     "Sign": sign,
+    **FUNCTIONS,
     **QONNX,
     **dict.fromkeys(("Identity", "Dropout", "Cast"), same),
 }

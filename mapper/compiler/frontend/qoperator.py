@@ -14,6 +14,7 @@ import numpy as np
 
 from mapper.compiler.frontend.builder import Value
 from mapper.compiler.frontend.float import activation, arithmetic, conv, gemm, matmul, pool
+from mapper.compiler.frontend.functions import function
 from mapper.compiler.frontend.layout import concat, cut, pad, same, split, upsample
 from mapper.compiler.frontend.onnx import Handler, Made, Reader
 from mapper.compiler.frontend.quantised import (
@@ -319,7 +320,7 @@ QOPERATORS: dict[str, Handler] = {
     "QLinearAveragePool": partial(one_map, "AveragePool", pool),
     "QLinearGlobalAveragePool": partial(one_map, "GlobalAveragePool", pool),
     "QLinearLeakyRelu": partial(one_map, "LeakyRelu", activation),
-    "QLinearSigmoid": partial(one_map, "Sigmoid", on_host),
+    "QLinearSigmoid": partial(one_map, "Sigmoid", function),
     "QLinearSoftmax": partial(one_map, "Softmax", on_host),
     "ConvInteger": partial(whole_sums, 0, "Conv", conv),
     "MatMulInteger": partial(whole_sums, 1, "MatMul", matmul),

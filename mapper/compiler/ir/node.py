@@ -10,6 +10,7 @@ import numpy as np
 
 from mapper.compiler.ir.requantisation import AddFactors, Int64, Requantisation, Rounding
 from mapper.compiler.ir.tensor import NO_PAD, Pad, Tensor
+from mapper.compiler.ir.term import Term
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,33 @@ class Activation(Operator):
 
 
 @dataclass(frozen=True, slots=True)
+class Function(Operator):
+    """A function of one real number, element by element."""
+
+    term: Term
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lookup(Operator):
+    """A function of one stored integer, element by element.
+
+    entries : int64, shape (256,): results for all integers of 8 bits, in order; shape (257,):
+        results for every 256th integer of 16 bits, with straight lines between them
+    """
+
+    entries: Int64
+
+    @property
+    def interpolates(self) -> bool:
+        return len(self.entries) > PAGES
+
+    @property
+    def slopes(self) -> Int64:
+        """Differences of consecutive entries, shape (256,)."""
+        return np.diff(self.entries)
+
+
+@dataclass(frozen=True, slots=True)
 class Affine(Operator):
     """x * factor + offset with constants, shape (channels,) each; includes BatchNormalization."""
 
@@ -103,6 +131,12 @@ class Add(Operator):
     low: int = 0
     high: int = 0
     rounding: Rounding = "away"
+
+
+@dataclass(frozen=True, slots=True)
+class Product(Operator):
+    """Product of two feature maps of the same shape, or of a map and one pixel, whose channels
+    scale those of the map. Of stored integers it is an int32 product without their zero points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +336,10 @@ class Node:
         return f"{self.kind} {self.sources[0]!r}" if self.sources else self.kind
 
 
+TWO_MAPS = Add | Product
+"""Operators that cores apply to the tile in their accumulators and to a second feature map."""
+PAGES = 256
+"""Entries of a table; with 16 bits the integers between two of them are interpolated."""
 SHARES: tuple[type[Operator], ...] = (Concat, Slice, Unfold)
 """Operators that are implemented by memory layout only."""
 BY_HOST = Host | Quantise | Windows

@@ -19,8 +19,8 @@ Shape = tuple[int, ...]
 SUMS = ("int32", "int64")
 STORED = ("int8", "int16", "bits")
 SAME_SHAPE = (
-    op.Activation | op.Affine | op.Clamp | op.Copy | op.Dequantise | op.Levels | op.Quantise
-    | op.Requantise | op.Sign | op.Threshold
+    op.Activation | op.Affine | op.Clamp | op.Copy | op.Dequantise | op.Function | op.Levels
+    | op.Lookup | op.Quantise | op.Requantise | op.Sign | op.Threshold
 )  # fmt: skip
 MOVES = op.Concat | op.Copy | op.Unfold | op.Upsample
 """Operators whose results have the type and the scale of their inputs. A slice has its own scale:
@@ -127,6 +127,9 @@ def shapes_of(node: Node) -> list[Shape]:
             return [(1, *size, channels) for size in sizes]
         case op.Add():
             return [data.shape] if data.shape == rest[0].shape else [()]
+        case op.Product():
+            pixel = (1, 1, 1, channels)
+            return [data.shape] if rest[0].shape in (data.shape, pixel) else [()]
         case op.Concat(axis):
             size_ = sum(one.shape[axis] for one in node.inputs)
             made = {_with(one.shape, axis, size_) for one in node.inputs}
@@ -165,12 +168,18 @@ def _types(node: Node) -> Iterator[str]:
             yield f"converts {data.type} to {made.type}"
         case op.Dequantise() if not whole or made.type != "float32":
             yield f"converts {data.type} to {made.type}"
-        case op.Conv() | op.Dense() if whole != (made.type in SUMS):
+        case op.Conv() | op.Dense() | op.Product() if whole != (made.type in SUMS):
             yield f"computes {made.type} from {data.type}"
         case _ if isinstance(operator, MOVES):
             for one in node.inputs:
                 if not one.same_scale(made):
                     yield f"moves {_stored(one)} to {_stored(made)}"
+        case op.Lookup(entries):
+            sizes = {"int8": op.PAGES, "int16": op.PAGES + 1}
+            if data.type != made.type or len(entries) != sizes.get(data.type):
+                yield f"looks up {data.type} in {len(entries)} entries of {made.type}"
+            elif entries.min() < made.low or entries.max() > made.high:
+                yield f"has entries outside {made.type}"
         case op.Slice() if data.type != made.type:
             yield f"takes {made.type} from {data.type}"
         case op.Clamp() if not data.same_scale(made):

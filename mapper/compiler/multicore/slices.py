@@ -144,7 +144,8 @@ class _Slicer:
             elif tensor in self.parts:
                 inputs.append(self.parts[tensor])
             else:
-                inputs.append(self._input(tensor, taken, channels))
+                scales = isinstance(operator, op.Product) and tensor.height < node.output.height
+                inputs.append(self._input(tensor, Span(0, 1) if scales else taken, channels))
         window = window_of(node)
         if window is not None and isinstance(operator, op.Conv | op.Pool):
             operator = replace(operator, window=_cut(window, taken, node.inputs[0].height))

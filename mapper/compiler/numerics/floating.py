@@ -9,6 +9,7 @@ from mapper.compiler.ir.node import Node
 from mapper.compiler.numerics.binary import applied, levels_of, signs, steps_of
 from mapper.compiler.numerics.execute import Data, Rule, moved, on_host
 from mapper.compiler.numerics.formulas import dequantise
+from mapper.compiler.numerics.functions import value_of
 from mapper.compiler.numerics.windows import convolve, kernel_of, pixels, windows
 
 
@@ -34,8 +35,12 @@ def _computed(node: Node, inputs: list[Data]) -> Data | list[Data]:
         case op.Affine():
             factor, offset = (one.astype(x.dtype) for one in rest)
             return x * factor + offset
+        case op.Function(term):
+            return value_of(term, x).astype(x.dtype)
         case op.Add():
             return x + rest[0]
+        case op.Product():
+            return x * rest[0]
         case op.Sign(scale):
             return (signs(applied(steps_of(node), x)) * scale).astype(x.dtype)
         case op.Levels() as how:

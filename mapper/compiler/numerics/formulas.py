@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mapper.compiler.ir.node import PAGES, Lookup
 from mapper.compiler.ir.requantisation import (
     AddFactors,
     Int64,
@@ -189,3 +190,11 @@ def added(
     """Return the stored sum of two stored integers with different scales."""
     sums = a * factors.a + b * factors.b + factors.constant
     return np.clip(rounding_shift(sums, factors.shift, rounding) + zero_point, low, high)
+
+
+def looked_up(x: Int64, table: Lookup) -> Int64:
+    """Return the table's function of stored integers, of 8 or of 16 bits."""
+    if not table.interpolates:
+        return table.entries[x + PAGES // 2]
+    page, rest = (x >> 8) + PAGES // 2, x & 255
+    return table.entries[page] + rounding_shift(table.slopes[page] * rest, 8, "up")

@@ -16,7 +16,14 @@ from mapper.compiler.ir.node import Node
 from mapper.compiler.numerics.binary import Thresholds, signs, stored_input
 from mapper.compiler.numerics.execute import Data, Rule, moved, on_host
 from mapper.compiler.numerics.floating import FLOATING
-from mapper.compiler.numerics.formulas import added, dequantise, quantise, real_numbers, requantise
+from mapper.compiler.numerics.formulas import (
+    added,
+    dequantise,
+    looked_up,
+    quantise,
+    real_numbers,
+    requantise,
+)
 from mapper.compiler.numerics.windows import (
     columns_of_windows,
     convolve,
@@ -61,6 +68,10 @@ def _computed(node: Node, inputs: list[Data]) -> Data | list[Data]:
         case op.Add(factors, low, high, rounding):
             assert factors is not None
             return added(x, rest[0], factors, made.zero_point, low, high, rounding)
+        case op.Product():
+            return (x - tensor.zero_point) * (rest[0] - node.inputs[1].zero_point)
+        case op.Lookup():
+            return looked_up(x, node.operator)
         case op.Clamp(low, high):
             return np.clip(x, low, high)
         case op.Quantise(None):
@@ -78,8 +89,11 @@ def _exact(maps: Data, weights: Data, zero_point: int) -> type[np.floating[Any]]
     return np.float32 if most * int(sums.max(initial=0)) < 1 << 24 else np.float64
 
 
-ALWAYS_REAL = op.Activation | op.Affine | op.Levels | op.PadMap
-EITHER = op.Add | op.Concat | op.Conv | op.Dense | op.Pool | op.Sign | op.Slice | op.Upsample
+ALWAYS_REAL = op.Activation | op.Affine | op.Function | op.Levels | op.PadMap
+EITHER = (
+    op.Add | op.Concat | op.Conv | op.Dense | op.Pool | op.Product | op.Sign | op.Slice
+    | op.Upsample
+)  # fmt: skip
 
 
 def _mixed(node: Node, inputs: list[Data]) -> Data | list[Data]:

@@ -20,7 +20,21 @@ from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.partition.functions import Function, Partition
 
 ELEMENTWISE = frozenset(
-    {"Abs", "Acos", "Asin", "Atan", "Ceil", "Celu", "Clip", "Cos", "Elu", "Erf", "Exp", "Floor"}
+    {
+        "Abs",
+        "Acos",
+        "Asin",
+        "Asinh",
+        "Atan",
+        "Ceil",
+        "Celu",
+        "Clip",
+        "Cos",
+        "Elu",
+        "Erf",
+        "Exp",
+        "Floor",
+    }
     | {"HardSigmoid", "HardSwish", "LeakyRelu", "Log", "Mish", "Neg", "Reciprocal", "Relu"}
     | {"Round", "Selu", "Sigmoid", "Sign", "Sin", "Softplus", "Softsign", "Sqrt", "Tan", "Tanh"}
     | {"ThresholdedRelu", "Identity", "Gelu", "Swish", "Add", "Sub", "Mul", "Div", "Max", "Min"}

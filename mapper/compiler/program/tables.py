@@ -136,6 +136,20 @@ class Tables:
         self.bias = self.used[PARAMETERS][-1:]
         return first
 
+    def add_table(self, entries: NDArray[np.int64], label: str) -> int:
+        """Add the table of a `Lookup`; return the address of its first word.
+
+        A table in memory begins with the entry of 0, as its index is the low byte of a number.
+        """
+        wide = np.int16 if self.shape.multiplier == "dual" else np.int8
+        data = (
+            np.roll(entries, len(entries) // 2)
+            .astype(wide)
+            .astype(np.dtype(wide).newbyteorder("<"))
+        )
+        words = np.frombuffer(data.tobytes(), "<i4").reshape(-1, PARAMETER_LANES)
+        return self.add_parameters(list(words.astype(np.int64)), label)
+
     def add_record(
         self, how: Requantisation, channels: int, first: int, stop: int, label: str
     ) -> int:

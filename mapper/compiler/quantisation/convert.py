@@ -34,11 +34,13 @@ from mapper.compiler.quantisation.layers import (
     constants_of,
     finite_weights,
     mean_nodes,
+    product_nodes,
     real_bias,
     requantised,
     require_whole_sums,
     scales_for_bias,
     slope_of,
+    table_node,
 )
 from mapper.compiler.quantisation.parameters import Precision, Scaling, quantised_weights
 from mapper.compiler.quantisation.ranges import Ends, Range
@@ -135,6 +137,13 @@ class Converter(ScalePlan):
             factors = add_factors(a, b, result.scale, bits, node.label)
             made = op.Add(factors, low, high, self.precision.rounding)
             self.made.nodes.append(Node(made, inputs, [result], sources))
+        elif isinstance(node.operator, op.Product):
+            how = (low, high), self.precision.rounding
+            self.made.nodes += product_nodes((inputs[0], inputs[1]), result, *how, sources)
+        elif isinstance(node.operator, op.Function):
+            rounding = self.precision.rounding
+            made_ = table_node(node.operator.term, inputs[0], result, sources, rounding)
+            self.made.nodes.append(made_)
         elif is_mean(node):
             self.made.nodes += mean_nodes(
                 node.operator, inputs[0], result, (low, high), self.precision.rounding, sources

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.ir import node as op
+from mapper.compiler.ir.elementwise import term_of
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Node, Window
 from mapper.compiler.ir.requantisation import AddFactors, Multiplier, Requantisation, Rounding
@@ -32,10 +33,12 @@ from mapper.compiler.quantisation.layers import (
     bounds_of,
     constants_of,
     mean_nodes,
+    product_nodes,
     real_bias,
     requantised,
     required_shift,
     slope_of,
+    table_node,
 )
 
 ROUNDING: Rounding = "even"
@@ -312,6 +315,32 @@ def _add(graph: Graph, place: Place) -> Made:
     return [Node(made, [a, b], [result], place.sources)]
 
 
+def _product(graph: Graph, place: Place) -> Made:
+    if slope_of(place.activation) is not None:
+        return "a leaky activation follows it"
+    a, b = place.data
+    made = product_nodes((a, b), place.result, place.bounds, ROUNDING, place.sources)
+    if place.how is not None:
+        made[1] = Node(op.Requantise(place.how), made[1].inputs, [place.result], place.sources)
+    return made
+
+
+def _function(_: Graph, place: Place) -> Made:
+    (data,), term = place.data, term_of(place.node)
+    if term is None:
+        return "its constants vary between channels"
+    if place.activation is not None:
+        after = term_of(place.activation)
+        if after is None:
+            return "an activation with slopes per channel follows it"
+        term = after(term)
+    if place.how is not None:
+        return "RequantShift follows it"
+    if data.type != "int8" or place.result.type != "int8":
+        return "its maps have other types than bytes"
+    return [table_node(term, data, place.result, place.sources, ROUNDING)]
+
+
 def _map(_: Graph, place: Place) -> Made:
     """Return pooling, a slice or upsampling of a map."""
     operator, (data,) = place.node.operator, place.data
@@ -388,4 +417,7 @@ _JOINED: dict[Any, Callable[[Graph, Place], Made]] = {
     op.Slice: _map,
     op.Upsample: _map,
     op.Activation: _activation,
+    op.Affine: _function,
+    op.Function: _function,
+    op.Product: _product,
 }

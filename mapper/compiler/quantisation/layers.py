@@ -11,15 +11,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.ir.node import Activation, Node, Operator, Pool, Requantise
+from mapper.compiler.ir.node import (
+    PAGES,
+    Activation,
+    Lookup,
+    Node,
+    Operator,
+    Pool,
+    Product,
+    Requantise,
+)
 from mapper.compiler.ir.requantisation import Requantisation, Rounding
 from mapper.compiler.ir.tensor import Tensor, Type, constant
+from mapper.compiler.ir.term import Term
 from mapper.compiler.numerics.formulas import (
     accumulator_bound,
+    dequantise,
+    half_away,
     quantise,
     rounding_shift,
     saturating_multiplier,
 )
+from mapper.compiler.numerics.functions import value_of
 from mapper.compiler.numerics.windows import pixels
 from mapper.errors import MapperError
 
@@ -224,3 +237,52 @@ def requantised(
         factor, result.zero_point, *bounds, rounding, offset=-data.zero_point * factor.m0
     )
     return Node(Requantise(how), [data], [result], sources)
+
+
+def product_nodes(
+    data: tuple[Tensor, Tensor], result: Tensor, bounds: tuple[int, int], rounding: Rounding,
+    sources: tuple[str, ...],
+) -> list[Node]:  # fmt: skip
+    """Return the product of two maps without their zero points, and its requantisation."""
+    unit = np.float32(data[0].scale) * np.float32(data[1].scale)
+    wide = max(one.bits for one in data) > 8
+    shift = 2 if wide else 0  # products of two 17-bit numbers, at the multiplier of 32 bits
+    factor = saturating_multiplier(unit / np.float32(result.scale) * 2.0**shift, sources[0])
+    sums = Tensor(f"{result.name}.products", result.shape, "int64" if wide else "int32")
+    how = Requantisation(factor, result.zero_point, *bounds, rounding, shift)
+    return [
+        Node(Product(), list(data), [sums], sources),
+        Node(Requantise(how), [sums], [result], sources),
+    ]
+
+
+def table_node(
+    term: Term, data: Tensor, result: Tensor, sources: tuple[str, ...], rounding: Rounding
+) -> Node:
+    """Return a function of real numbers as a table of stored integers; halves are rounded to even,
+    as QuantizeLinear does, or away from zero.
+
+    Raises `MapperError` if the function is not a number somewhere in the range of the data, or too
+    steep for interpolation.
+    """
+    step = 1 if data.bits == 8 else PAGES
+    at = np.arange(data.low, data.high + 1 + (step > 1), step)
+    reals = value_of(term, dequantise(at, data.scale, data.zero_point))
+    where = f"{sources[0]!r}: {term}"
+    if np.isnan(reals).any():
+        raise MapperError(
+            f"{where} is not a number for some values of its input; keep {sources[0]!r} on the "
+            "host with --keep"
+        )
+    if rounding == "even":
+        entries = quantise(reals, result.scale, result.zero_point, result.bits)
+    else:
+        steps = np.clip(reals / result.scale, -MOST_WHOLE, MOST_WHOLE)
+        entries = np.clip(half_away(steps) + result.zero_point, result.low, result.high)
+    table = Lookup(entries)
+    if table.interpolates and np.abs(table.slopes).max() > result.high:
+        raise MapperError(
+            f"{where} is too steep for a table of {PAGES} entries in 16 bits; keep {sources[0]!r} "
+            "on the host with --keep, or use --bits 8"
+        )
+    return Node(table, [data], [result], sources)

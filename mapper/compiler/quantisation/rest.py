@@ -25,7 +25,8 @@ from mapper.errors import MapperError
 
 COMPUTED = (
     op.Conv | op.Dense | op.Add | op.Pool | op.Concat | op.Slice | op.Upsample | op.Activation
-)
+    | op.Function | op.Product
+)  # fmt: skip
 BITS = 8  # bits of the maps that get scales here
 
 

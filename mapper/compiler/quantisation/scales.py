@@ -5,15 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.ir.term import Term
+from mapper.compiler.numerics.functions import value_of
 from mapper.compiler.quantisation.exact import ExactLayers
 from mapper.compiler.quantisation.parameters import HEADROOM, Precision, Scaling, scaling
 from mapper.compiler.quantisation.ranges import Ends, Range
 
-COMPUTES = (op.Conv, op.Dense, op.Add)
+SAMPLES = 4097  # of a function over the range of its input
+COMPUTES = (op.Conv, op.Dense, op.Add, op.Product)
 
 
 def is_mean(node: Node) -> bool:
@@ -143,4 +149,29 @@ class ScalePlan:
             low = min(ranges[one].low for one in members) * factor
             high = max(ranges[one].high for one in members) * factor
             found[tensor] = scaling(low, high, bits, self.precision.scheme)
+        for node in self.source.nodes_of(op.Function):
+            data, result = node.inputs[0], found.get(self.result(node))
+            if data in ranges and result is not None and self._is_only_for(node, data):
+                low, high = (end * self.precision.headroom for end in ranges[data][:2])
+                assert isinstance(node.operator, op.Function)
+                ends = steep_part(node.operator.term, low, high, result.scale)
+                found[data] = scaling(*ends, self.bits_of(data), self.precision.scheme)
         return found
+
+    def _is_only_for(self, node: Node, data: Tensor) -> bool:
+        """Return whether only a function reads a map whose scale it does not share."""
+        return self.source.only_user(data) is node and self.members.get(data, [data]) == [data]
+
+
+def steep_part(term: Term, low: float, high: float, step: float) -> tuple[float, float]:
+    """Return the part of a range, with 0, outside which a function stays within a quarter of a step
+    of its value at the nearer end: a sigmoid is 1 from there on, for example."""
+    x = np.linspace(low, high, SAMPLES)
+    y = value_of(term, x)
+
+    def flat(values: NDArray[np.float64]) -> int:
+        """Return the last place up to which values differ by less than a quarter of a step."""
+        spread = np.maximum.accumulate(values) - np.minimum.accumulate(values)
+        return int(np.flatnonzero(spread <= step / 4).max(initial=0))
+
+    return min(float(x[flat(y)]), 0.0), max(float(x[-1 - flat(y[::-1])]), 0.0)

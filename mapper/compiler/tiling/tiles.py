@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.ir.macro import Macro
-from mapper.compiler.ir.node import Conv, Node, Pool, Window
+from mapper.compiler.ir.node import TWO_MAPS, Conv, Lookup, Node, Pool, Window
 from mapper.compiler.memory.planner import blocks_of, blocks_of_vector, pixel_vectors
 from mapper.compiler.program.inputs import (
     MOST_TAPS,
@@ -71,8 +71,9 @@ def spans_of(macro: Macro, tile: Tile) -> list[tuple[Span, Span]]:
 
 
 def entries_of(macro: Macro, tile: Tile, kernel: tuple[int, int], share: int = 1) -> int:
-    """Return the accumulators that a tile needs: sums, additional pooled sums, the second addend,
-    and vectors of bits, which hold `share` blocks each.
+    """Return the accumulators that a tile needs: sums, additional pooled sums, the second
+    operand, pages and slopes of an interpolation, and vectors of bits, which hold `share` blocks
+    each.
 
     kernel : rows and columns of the window that stand-alone pooling loads at once
     """
@@ -85,8 +86,10 @@ def entries_of(macro: Macro, tile: Tile, kernel: tuple[int, int], share: int = 1
         if at == 0:
             total += rows.size * columns.size
             total += 0 if isinstance(node.operator, Conv) else before
-        elif window_of(node) is not None or node.kind == "add":
+        elif window_of(node) is not None or isinstance(node.operator, TWO_MAPS):
             total += rows.size * columns.size
+        if isinstance(node.operator, Lookup) and node.operator.interpolates:
+            total += 2 * rows.size * columns.size
     vectors = blocks_of(tile.blocks.size, share) if macro.packs else 0
     return total * tile.blocks.size + vectors * tile.rows.size * tile.columns.size
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import Clamp, Concat, Node, Operator, Requantise
+from mapper.compiler.ir.node import Clamp, Concat, Lookup, Node, Operator, Requantise
 from mapper.compiler.transforms.base import Context, Pass, Site, Taken, saved
 
 CHANNELS = 3
@@ -40,7 +40,7 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
         # only averaging has a factor per pixel, the same for all parts
         by_pixel = user.operator.how.factor.m0.ndim >= CHANNELS
         return "its factors vary between pixels" if by_pixel else None
-    if user.is_max_pool or isinstance(user.operator, Clamp):
+    if user.is_max_pool or isinstance(user.operator, Clamp | Lookup):
         return None
     return "no max pooling, activation or requantisation follows"
 

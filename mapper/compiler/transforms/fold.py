@@ -135,7 +135,9 @@ def chain_of(graph: Graph, node: Node) -> Chain | None:
 def _values(graph: Graph, conv: Node) -> list[Node]:
     """Return a convolution and the elementwise nodes after it."""
     found = [conv]
-    while (user := graph.only_user(found[-1].output, op.Requantise | op.Clamp)) is not None:
+    while (
+        user := graph.only_user(found[-1].output, op.Requantise | op.Clamp | op.Lookup)
+    ) is not None:
         found.append(user)
     return found
 

@@ -17,7 +17,10 @@ from mapper.compiler.transforms.base import Context, Pass, Site, Taken, round_tr
 
 NEEDED = op.Requantise | op.Threshold
 """Operators that make stored integers of sums; they always run on the same tile."""
-ELEMENTWISE = op.Activation | op.Requantise | op.Clamp | op.Upsample | op.Sign | op.Threshold
+ELEMENTWISE = (
+    op.Activation | op.Function | op.Requantise | op.Clamp | op.Lookup | op.Upsample | op.Sign
+    | op.Threshold
+)  # fmt: skip
 LAST = op.Upsample | op.Sign | op.Threshold
 """Operators that end a macro node."""
 ELSEWHERE = (op.Host, op.Windows, op.WindowColumns, op.Quantise, *SHARES)
@@ -119,12 +122,14 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
         if any(isinstance(node.operator, op.Pool) for node in nodes):
             return "the tile is already pooled"
         return "its windows extend past the map" if any(user.operator.window.pad) else None
-    if isinstance(user.operator, op.Add):
+    if isinstance(user.operator, op.TWO_MAPS):
         other = next((one for one in user.inputs if one is not last.output), last.output)
         if other not in context.stored:
-            return "the other addend is not stored yet"
-        added = any(isinstance(node.operator, op.Add) for node in nodes)
-        return "the tile already has a sum" if added else None
+            return "the other operand is not stored yet"
+        if last.output.shape != user.output.shape:
+            return "the tile is of the pixel that scales the map"
+        added = any(isinstance(node.operator, op.TWO_MAPS) for node in nodes)
+        return "the tile already has a second operand" if added else None
     return f"no ALU computes {user.kind} of a tile"
 
 

@@ -19,6 +19,7 @@ from mapper.compiler.transforms.floats.batchnorm import BATCHNORM, before_signs
 from mapper.compiler.transforms.floats.blocks import whole_blocks
 from mapper.compiler.transforms.floats.constants import CONSTANTS, log_folded
 from mapper.compiler.transforms.floats.dense import DENSE, flatten_rest
+from mapper.compiler.transforms.floats.functions import join_functions
 from mapper.compiler.transforms.floats.input_scale import INPUT_SCALE
 from mapper.compiler.transforms.floats.legalise import activate_first, channel_convolutions
 from mapper.compiler.transforms.floats.pad import PAD
@@ -31,6 +32,7 @@ from mapper.compiler.transforms.share import SHARE, copy_parts
 from mapper.compiler.transforms.siblings import SIBLINGS
 from mapper.compiler.transforms.split_groups import SPLIT_GROUPS, join_groups
 from mapper.compiler.transforms.split_outputs import split_outputs
+from mapper.compiler.transforms.tables import join_tables
 
 PASSES: tuple[Pass, ...] = (
     CONSTANTS, INPUT_SCALE, PAD, BATCHNORM, DENSE,
@@ -69,6 +71,7 @@ def optimise(graph: Graph, off: Collection[str] = (), context: Context | None = 
     log_folded(graph, context)
     while simplify_signs(graph, context) | run(SIGNS, graph, context, off):
         pass
+    join_functions(graph, context)
     fold_shuffles(graph, context)
     for one in ON_FLOATS:
         run(one, graph, context, off)
@@ -94,6 +97,7 @@ def optimise_integers(graph: Graph, context: Context, off: Collection[str] = ())
     flatten_rest(graph, context)
     pack_bits(graph, context)
     signs_in_bytes(graph)
+    join_tables(graph, context)
     for one in ON_INTEGERS:
         run(one, graph, context, off)
         if one is SPLIT_GROUPS:

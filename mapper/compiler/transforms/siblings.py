@@ -24,7 +24,9 @@ from mapper.compiler.transforms.base import Context, Pass, Site, Taken, saved
 WORTH_A_TRIAL = 4.0
 """Matrix calls that may be added per vector that is not loaded; above this, joining gains
 nothing."""
-RUN_BEHIND = op.Add | op.Clamp | op.Pool | op.Sign | op.Threshold | op.Upsample
+RUN_BEHIND = (
+    op.TWO_MAPS | op.Clamp | op.Lookup | op.Pool | op.Sign | op.Threshold | op.Upsample
+)  # fmt: skip
 
 
 class Sibling(NamedTuple):

@@ -41,8 +41,9 @@ from mapper.compiler.codegen.macros.pool import (
     halves,
     wholes,
 )
-from mapper.compiler.ir.node import Add, Conv, Node, Pool, Upsample, Window
+from mapper.compiler.ir.node import Add, Conv, Function, Node, Pool, Product, Upsample, Window
 from mapper.compiler.ir.tensor import Pad, Tensor, Type
+from mapper.compiler.ir.term import Term, X
 from mapper.compiler.program.image import pack_image
 from mapper.compiler.program.sections import pack_sections, unpack_sections
 from mapper.errors import MapperError
@@ -83,7 +84,7 @@ def test_c03_a_literal_record() -> None:
 
 
 def test_c03_ops_and_flags_have_their_numbers() -> None:
-    assert OPS == ("REMAP", "CONV", "MAXP", "AVGP", "ADD", "FC", "UP", "COPY")
+    assert OPS == ("REMAP", "CONV", "MAXP", "AVGP", "ADD", "FC", "UP", "COPY", "MUL")
     assert FLAGS == (
         "relu", "leaky", "binary_in", "sign_out", "dynamic_weights", "pooled", "added", "wide",
     )  # fmt: skip
@@ -123,8 +124,8 @@ def test_layers_beyond_the_record_are_refused() -> None:
 
 
 def test_unknown_opcodes_are_rejected() -> None:
-    with pytest.raises(MapperError, match=r"record 4: unknown opcode 8 \(0 to 7\)"):
-        decode_record(bytes([8]) + BYTES[1:], "record 4")
+    with pytest.raises(MapperError, match=r"record 4: unknown opcode 9 \(0 to 8\)"):
+        decode_record(bytes([9]) + BYTES[1:], "record 4")
 
 
 # ---- its words ----------------------------------------------------------------------------------
@@ -228,6 +229,16 @@ def windows() -> Builder:
     return build
 
 
+def products() -> Builder:
+    """A table, and products with a map and with one pixel."""
+    build = Builder(6, 5, 4, 1)
+    a = build.like(Function(Term("sigmoid", (X,))), build.conv(build.input, 20))
+    b = build.like(Product(), build.conv(a, 20), a)
+    gate = build.pool(b, Pool("average", Window((6, 5))))
+    build.end(build.conv(build.like(Product(), b, gate), 3, Window((1, 1))))
+    return build
+
+
 def little() -> NpuShape:
     return NpuShape("little", weight_words=30, instructions=1 << 16)
 
@@ -241,6 +252,7 @@ CASES: dict[str, Callable[[], Made]] = {
     "pairs": lambda: compiled(layers(), DUAL),
     "16 bit": lambda: compiled(layers(), DUAL, bits=16),
     "streams": lambda: compiled(layers(), little()),
+    "products": lambda: compiled(products()),
     "added bias": lambda: compiled(layers(), bias="alu", schedule="rows"),
 }
 

@@ -13,8 +13,10 @@ import pytest
 
 from mapper.compiler.ir.node import Clamp, Conv, Requantise
 from mapper.compiler.model import open_model
+from mapper.compiler.transforms.base import Context
+from mapper.compiler.transforms.registry import optimise_integers
 from mapper.errors import MapperError
-from tests.compiler.quantised import KINDS, MAP, Net, added, check, how, less, pooled
+from tests.compiler.quantised import KINDS, MAP, Net, added, check, how, less, pooled, run_integers
 from tests.reference import quantised as twin
 from tests.reference.quantised import Array, How
 
@@ -296,3 +298,38 @@ def damaged(tmp_path: Path, **constants: Any) -> str:
 )  # fmt: skip
 def test_bad_models_name_the_node(tmp_path: Path, constants: dict[str, Any], says: str) -> None:
     assert says in damaged(tmp_path, **constants)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_functions_become_one_table(kind: str, tmp_path: Path) -> None:
+    """x * sigmoid(x), each step stored as bytes, is one function of 256 integers."""
+    net, x, taken = begin(kind)
+    gate, made = how(kind, 1 / 256, -128), how(kind, 0.0173, -60)
+    net.node("Sigmoid", ["d"], "s")
+    pair(net, "s", gate, "g")
+    net.node("Mul", ["d", "g"], "m")
+    pair(net, "m", made, "y")
+    real = 1 / (1 + np.exp(-twin.dequantised(twin.quantised(x, taken), taken).astype(np.float64)))
+    stored = twin.quantised(real.astype(np.float32), gate).astype(np.int64) - gate.zero
+    ratio = np.float64(np.float32(taken.scale) * np.float32(gate.scale)) / np.float64(made.scale)
+    whole = np.rint(less(x, taken) * stored * ratio) + made.zero
+    expected = twin.dequantised(np.clip(whole, *made.ends).astype(made.kind), made)
+    graph = check(net, x, expected, tmp_path)
+    optimise_integers(graph, Context())
+    assert [node.kind for node in graph.nodes] == ["lookup"]
+    np.testing.assert_array_equal(run_integers(graph, x)["y"], expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_products_of_maps(kind: str, tmp_path: Path) -> None:
+    """D10: both zero points are subtracted first, and the product is rounded once."""
+    net, x, taken = begin(kind)
+    other, made = how(kind, 0.0311, 17), how(kind, 0.0219, 5)
+    pair(net, "x", other, "e")
+    net.node("Mul", ["d", "e"], "m")
+    pair(net, "m", made, "y")
+    ratio = np.float64(np.float32(taken.scale) * np.float32(other.scale)) / np.float64(made.scale)
+    whole = np.rint(less(x, taken) * less(x, other) * ratio) + made.zero
+    expected = twin.dequantised(np.clip(whole, *made.ends).astype(made.kind), made)
+    graph = check(net, x, expected, tmp_path)
+    assert "product" in [node.kind for node in graph.nodes]

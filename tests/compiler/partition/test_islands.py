@@ -41,12 +41,12 @@ def rows_of(path: Path, **settings: Any) -> dict[str, NodeRow]:
 
 def between(*nodes: Any) -> list[Any]:
     """Return a large layer, and nodes from "c" to "d" between two host nodes."""
-    return [*BIG, node("Sigmoid", "b", "c"), *nodes, node("Softmax", "d", axis=1)]
+    return [*BIG, node("Asinh", "b", "c"), *nodes, node("Softmax", "d", axis=1)]
 
 
 ALONE = {
     "activation": [node("LeakyRelu", "c", "d")],
-    "sum": [node("Exp", "c", "e"), node("Add", "c e", "d")],
+    "sum": [node("Asinh", "c", "e"), node("Add", "c e", "d")],
     "two": [node("Clip", "c", "e"), node("LeakyRelu", "e", "d")],
     "pooled": [node("MaxPool", "c", "d", kernel_shape=[2, 2], strides=[2, 2])],
 }
@@ -87,11 +87,11 @@ def test_cost_of_packing(tmp_path: Path) -> None:
 
 def test_the_best_of_costly_islands_stays(tmp_path: Path) -> None:
     """At least one island stays on cores."""
-    nodes = [node("Relu", "x", "c"), node("Exp", "c", "d"), node("Clip", "d", "e"),
+    nodes = [node("Relu", "x", "c"), node("Asinh", "c", "d"), node("Clip", "d", "e"),
              node("LeakyRelu", "e")]  # fmt: skip
     rows = rows_of(saved(tmp_path, nodes))
     assert {name for name, one in rows.items() if one.where == "host"} == {"n_c", "n_d"}
-    single = rows_of(saved(tmp_path, [*nodes[:1], node("Exp", "c")]))
+    single = rows_of(saved(tmp_path, [*nodes[:1], node("Asinh", "c")]))
     assert single["n_c"].where == "core"
 
 

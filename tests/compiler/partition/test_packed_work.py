@@ -29,7 +29,7 @@ HOW = ["--min-signal", "-99", "--max-loss", "100"]
 
 def chain(kinds: str) -> list[Any]:
     """Return layers (c), elementwise host nodes (e), and other host nodes (o)."""
-    made = {"c": ("Conv", "w", {"pads": [1, 1, 1, 1]}), "e": ("Sigmoid", "", {}),
+    made = {"c": ("Conv", "w", {"pads": [1, 1, 1, 1]}), "e": ("Asinh", "", {}),
             "o": ("Softmax", "", {"axis": 1})}  # fmt: skip
     names = ["x", *(f"v{at}" for at in range(len(kinds) - 1)), "y"]
     nodes = []
@@ -80,7 +80,7 @@ NODES = {
     "one": chain("cec"),
     "several at once": [
         node("Conv", "x w", "a", pads=[1, 1, 1, 1]),
-        node("Sigmoid", "a", "s"),
+        node("Asinh", "a", "s"),
         node("Softplus", "a", "p"),
         node("Mul", "s p", "m"),
         node("Conv", "m w", "b", pads=[1, 1, 1, 1]),

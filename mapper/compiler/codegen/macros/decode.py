@@ -183,8 +183,8 @@ class _Reader:
                 operator = node.operator = Conv(Window((1, 1)))
                 node.inputs = [macro.windows.output]
             node.inputs += self._constants(record, node)
-        elif record.op == "ADD":
-            node.inputs = self._addends(record, data, output)
+        elif record.op in ("ADD", "MUL"):
+            node.inputs = self._operands(record, data, output)
         return node
 
     def _source(self, record: Record) -> Tensor:
@@ -221,13 +221,16 @@ class _Reader:
             Tensor("bias", bias.shape, "int64", value=bias),
         ]
 
-    def _addends(self, record: Record, here: Tensor, made: Tensor) -> list[Tensor]:
-        """Return the inputs of an addition in order."""
-        first = record.items[Sort.ADD][-1]
-        pixel, zero, kind, name, *lies = record.items[Sort.BESIDE]
+    def _operands(self, record: Record, here: Tensor, made: Tensor) -> list[Tensor]:
+        """Return the inputs of an addition or a product in order."""
+        first = record.items[Sort.ADD if record.op == "ADD" else Sort.MULTIPLY][-1]
+        pixel, zero, kind, rows, columns, name, *lies = record.items[Sort.BESIDE]
         if first == len(("here", "other")):
             return [here, here]
-        other = Tensor(self._name(name), made.shape, TYPES[kind], zero_point=zero)
+        shape = (1, rows, columns, made.channels)
+        if shape not in (made.shape, (1, 1, 1, made.channels)):
+            raise ValueError(f"second operand of {rows}x{columns}")
+        other = Tensor(self._name(name), shape, TYPES[kind], zero_point=zero)
         self._place(other, record.values["second_input"], pixel, tuple(lies))
         return [other, here] if first else [here, other]
 

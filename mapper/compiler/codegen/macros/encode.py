@@ -15,7 +15,7 @@ from mapper.compiler.codegen.macros.layout import BEHIND, NOWHERE, OPS, encode_r
 from mapper.compiler.codegen.macros.operators import TYPES, add_item, items_of, op_of, window_fields
 from mapper.compiler.codegen.macros.pool import Item, Sort, encode_items, filled, halves
 from mapper.compiler.ir.macro import Macro
-from mapper.compiler.ir.node import Add, Conv, Node, Pool, Requantise, Upsample
+from mapper.compiler.ir.node import TWO_MAPS, Add, Conv, Node, Pool, Requantise, Upsample
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.program.inputs import constants_of
@@ -91,8 +91,8 @@ class _Writer:
         conv = isinstance(operator, Conv)
         source = macro.windows if conv and macro.windows is not None else node
         data = source.inputs[0]
-        if isinstance(operator, Add):
-            data = self._addends(macro, node)[0]
+        if isinstance(operator, TWO_MAPS):
+            data = self._operands(macro, node)[0]
         window = getattr(source.operator, "window", None)
         dense = window is not None and not any(window.pad) and (
             window.size == (data.height, data.width)
@@ -140,25 +140,28 @@ class _Writer:
             items.insert(0, Item(Sort.NAME, (self._name(node.sources[0]),)))
         result = (made.height, made.width, TYPES.index(made.type), self._name(made.name))
         items.append(Item(Sort.RESULT, result))
-        if isinstance(operator, Add):
-            self._add(macro, node, values, items)
+        if isinstance(operator, TWO_MAPS):
+            self._beside(macro, node, values, items)
         return values, items
 
-    def _addends(self, macro: Macro, node: Node) -> tuple[Tensor, Tensor]:
-        """Return the addend in the accumulators, and the one that is loaded."""
+    def _operands(self, macro: Macro, node: Node) -> tuple[Tensor, Tensor]:
+        """Return the operand in the accumulators, and the one that is loaded."""
         at = macro.nodes.index(node)
         here = macro.nodes[at - 1].output if at else node.inputs[0]
         return here, next((tensor for tensor in node.inputs if tensor is not here), here)
 
-    def _add(self, macro: Macro, node: Node, values: dict[str, int], items: list[Item]) -> None:
+    def _beside(self, macro: Macro, node: Node, values: dict[str, int], items: list[Item]) -> None:
+        """Add the second map of an addition or a product."""
         operator = node.operator
-        assert isinstance(operator, Add)
-        here, other = self._addends(macro, node)
-        items.append(add_item(operator, 2 if here is other else int(node.inputs[0] is other)))
+        here, other = self._operands(macro, node)
+        first = 2 if here is other else int(node.inputs[0] is other)
+        multiply = Item(Sort.MULTIPLY, (first,))
+        items.append(add_item(operator, first) if isinstance(operator, Add) else multiply)
         region = self.layers.regions[other]
         values["second_input"] = region.first
-        name, kind = self._name(other.name), TYPES.index(other.type)
-        beside = (region.pixel, other.zero_point, kind, name, *_lies(region))
+        size = other.height, other.width, self._name(other.name)
+        kind = TYPES.index(other.type)
+        beside = (region.pixel, other.zero_point, kind, *size, *_lies(region))
         items.append(Item(Sort.BESIDE, beside))
 
     def _first(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from mapper.errors import MapperError
 
-OPS = ("REMAP", "CONV", "MAXP", "AVGP", "ADD", "FC", "UP", "COPY")
+OPS = ("REMAP", "CONV", "MAXP", "AVGP", "ADD", "FC", "UP", "COPY", "MUL")
 FLAGS = (
     "relu", "leaky", "binary_in", "sign_out", "dynamic_weights", "pooled", "added", "wide",
 )  # fmt: skip

@@ -28,11 +28,13 @@ def op_of(operator: op.Operator, dense: bool) -> str:
             return "MAXP" if operator.kind == "max" else "AVGP"
         case op.Add():
             return "ADD"
+        case op.Product():
+            return "MUL"
         case op.Upsample():
             return "UP"
         case op.Copy():
             return "COPY"
-        case op.Requantise() | op.Clamp() | op.Sign() | op.Threshold():
+        case op.Requantise() | op.Clamp() | op.Lookup() | op.Sign() | op.Threshold():
             return "REMAP"
     raise AssertionError(operator)
 
@@ -64,6 +66,8 @@ def items_of(operator: op.Operator) -> list[Item]:
             return _requantise_items(operator.how)
         case op.Clamp():
             return [Item(Sort.CLAMP, (operator.low, operator.high))]
+        case op.Lookup():
+            return [Item(Sort.LOOKUP, tuple(operator.entries.tolist()))]
         case op.Threshold():
             words = (*halves(operator.least), *map(int, operator.flip))
             return [Item(Sort.THRESHOLD, words)]
@@ -89,6 +93,8 @@ def operator_of(name: str, values: Mapping[str, int], items: Items) -> op.Operat
             (constant,) = wholes((low, high))
             factors = AddFactors(a, b, shift, constant)
             return op.Add(factors, clip_low, clip_high, ROUNDINGS[rounding])
+        case "MUL":
+            return op.Product()
         case "UP":
             return op.Upsample(values["kernel_height"], values["kernel_width"])
         case "COPY":
@@ -97,6 +103,8 @@ def operator_of(name: str, values: Mapping[str, int], items: Items) -> op.Operat
         return op.Requantise(_requantisation(items))
     if Sort.CLAMP in items:
         return op.Clamp(*items[Sort.CLAMP])
+    if Sort.LOOKUP in items:
+        return op.Lookup(np.array(items[Sort.LOOKUP], np.int64))
     if Sort.THRESHOLD in items:
         words = items[Sort.THRESHOLD]
         count = len(words) // 3

@@ -28,7 +28,8 @@ class Sort(IntEnum):
     LONG fields that are too large: field index, low half, high half
     RESULT rows and columns, type, index of the name
     SOURCE type and name index of the input feature map, and its storage
-    BESIDE pixel stride, zero point, type, name of an addition's second input, and its storage
+    BESIDE pixel stride, zero point, type, rows, columns and name of the second map of an addition
+        or a product, and its storage
     TARGET storage of the result
     COPY address, pixel stride and name of a copy of the result, and its storage
     GROUPS groups of a convolution
@@ -41,6 +42,8 @@ class Sort(IntEnum):
     OFFSET one for all channels or one per channel, in halves
     CLAMP low, high
     ADD factors a, b, shift, constant in halves, low, high, rounding, and index of the first input
+    MULTIPLY index of the first input
+    LOOKUP entries of a table
     THRESHOLD thresholds of the channels in halves, then their flips
     SIGN empty: the threshold is the zero point
     SIDE empty: computed from the result and stored in addition to it
@@ -70,6 +73,8 @@ class Sort(IntEnum):
     SIGN = 19
     SIDE = 20
     SEND = 21
+    MULTIPLY = 22
+    LOOKUP = 23
 
 
 class Item(NamedTuple):

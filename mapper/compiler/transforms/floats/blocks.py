@@ -23,7 +23,9 @@ from mapper.compiler.transforms.base import Context
 from mapper.compiler.transforms.split_groups import block_diagonal
 from mapper.errors import MapperError
 
-ALIKE = (op.Add, op.Clamp, op.Copy, op.Pool, op.Requantise, op.Upsample)
+ALIKE = (
+    op.Add, op.Clamp, op.Copy, op.Lookup, op.Pool, op.Product, op.Requantise, op.Upsample,
+)  # fmt: skip
 """Operators whose result channels correspond to their input channels."""
 Cuts = dict[Tensor, set[int]]
 """Channels before which a block is filled up; may include the end of the map."""
