@@ -18,7 +18,7 @@ from hw.noc.mesh import Mesh
 from hw.npu.chip import ChipParts, MixedChip
 from hw.npu.memories.memories import Contents
 from tests.hw.networks import TINY
-from tests.hw.verilated import VERILATOR
+from tests.hw.verilator import VERILATOR
 
 pytestmark = [
     pytest.mark.jit,  # hardware has no kernels

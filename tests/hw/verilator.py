@@ -15,15 +15,22 @@ MISSING = "needs Verilator, Yosys and a C++ compiler"
 INSTALLED = VERILATOR is not None and COMPILER is not None and find_yosys() is not None
 
 
-def built(text: str, top: str, bench: Callable[[str], str], folder: Path) -> Path:
+RANDOM = ("--x-assign", "unique", "--x-initial", "unique")
+"""Options with which memories start with random bits."""
+
+
+def built(
+    text: str, top: str, bench: Callable[[str], str], folder: Path, more: Sequence[str] = ()
+) -> Path:
     """Return the program of a bench.
 
     text : Verilog with the module `top`; its class is `Vtop`
     bench : returns the C++ source of the bench from the header of the class of the root module
+    more : options of Verilator
     """
     assert VERILATOR is not None and COMPILER is not None
     (folder / "top.v").write_text(text)
-    options = ["--cc", "-O3", "-Wno-fatal", "--prefix", "Vtop", "--top-module", top]
+    options = ["--cc", "-O3", "-Wno-fatal", "--prefix", "Vtop", "--top-module", top, *more]
     done([*VERILATOR, *options, "top.v"], folder)
     library = Path(done([*VERILATOR, "--getenv", "VERILATOR_ROOT"], folder).strip(), "include")
     header = (folder / "obj_dir" / "Vtop___024root.h").read_text()

@@ -11,7 +11,7 @@ import pytest
 
 from hw.errors import HwError
 from hw.flow.yosys import find_program, find_yosys, run_yosys
-from tests.hw.verilated import VERILATOR
+from tests.hw.verilator import VERILATOR
 from tests.mapper.conftest import Run
 
 pytestmark = pytest.mark.jit  # hardware has no kernels

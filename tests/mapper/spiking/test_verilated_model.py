@@ -22,7 +22,8 @@ from mapper.spiking.pipeline import SpikingOptions, compile_for_chip, samples_of
 from mapper.spiking.search import AgreementLimits
 from mapper.spiking.simulate import InputSpikes, simulate_samples
 from mapper.spiking.slots import Slots
-from tests.hw.verilated import INSTALLED, MISSING, VerilatedChip, VerilatedRun
+from tests.hw.verilated import VerilatedChip, VerilatedRun
+from tests.hw.verilator import INSTALLED, MISSING
 
 pytestmark = [pytest.mark.jit, pytest.mark.skipif(not INSTALLED, reason=MISSING)]
 SAMPLES, TICKS, SIDE = 200, 256, 4
