@@ -52,7 +52,7 @@ _YAML_EDGE = rb"    - n.\1 -> n.\2: {weight: \3}\n"
 _YAML_NEGATIVE = rb"    - n.\1 -> n.\2: {weight: -\3}\n"
 _ARCH = """\
 # The mesh of chip {name} with the costs of its hops: a link and a router (J, s). Costs of cores
-# that it does not know are 0: fill in those of yours.
+# that it does not know are 0: fill in your own.
 architecture:
   name: chip
   attributes: {{topology: mesh, width: {width}, height: {height}, link_buffer_size: 16}}

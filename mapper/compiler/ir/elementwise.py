@@ -1,4 +1,4 @@
-"""What an elementwise node computes, as a function of one real number."""
+"""Elementwise nodes as functions of one real number."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from mapper.compiler.ir.term import Term, X, affine
 
 
 def term_of(node: Node) -> Term | None:
-    """Return what a node of real numbers computes for each element; None if that depends on the
-    channel or on other elements. Nodes of two maps of the same shape are functions of two X.
+    """Return the function of each element that a node of real numbers computes; None if it depends
+    on the channel or on other elements. Nodes of two maps of the same shape are functions of two X.
     """
     constants = [one.numbers for one in node.inputs if one.value is not None]
     match node.operator:

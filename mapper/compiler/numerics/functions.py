@@ -1,7 +1,7 @@
 """Values of functions of one real number, in float64.
 
-The formulas are those of the ONNX operators (https://onnx.ai/onnx/operators). Tables are rounded
-from them, so that they do not depend on the float32 kernels of a processor.
+The formulas follow the ONNX operators (https://onnx.ai/onnx/operators). Tables are rounded from
+them, so that they do not depend on the float32 kernels of a processor.
 """
 
 from __future__ import annotations

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.ir import node as op
-from mapper.compiler.ir.elementwise import term_of
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import Node, Window
-from mapper.compiler.ir.requantisation import AddFactors, Multiplier, Requantisation, Rounding
+from mapper.compiler.ir.node import Node
+from mapper.compiler.ir.requantisation import AddFactors, Requantisation
 from mapper.compiler.ir.stored import Stored, steps_of
 from mapper.compiler.ir.tensor import Tensor, Type, constant
 from mapper.compiler.numerics.formulas import folded_bias, half_away, saturating_multiplier
@@ -27,49 +26,20 @@ from mapper.compiler.quantisation.constants import (
     sum_factors,
     without_products,
 )
+from mapper.compiler.quantisation.elementwise import activation, clipped, function, product
 from mapper.compiler.quantisation.ends import settle_host, settle_inputs
 from mapper.compiler.quantisation.layers import (
     ACCUMULATOR,
-    bounds_of,
     constants_of,
     mean_nodes,
-    product_nodes,
     real_bias,
     requantised,
     required_shift,
     slope_of,
-    table_node,
 )
+from mapper.compiler.quantisation.place import ROUNDING, Made, Place
 
-ROUNDING: Rounding = "even"
 LEAST_SUM = -(1 << 15)  # below every sum of two bytes
-Sources = tuple[str, ...]
-Made = list[Node] | str
-"""Integer nodes, or the reason why they cannot be built."""
-
-
-class Place(NamedTuple):
-    """An operator between Dequantise nodes and a Quantise node.
-
-    data : stored maps that it reads
-    activation : activation after it, or None
-    result : stored map that it writes
-    how : requantisation if the model specifies it directly and not by scales
-    """
-
-    node: Node
-    data: list[Tensor]
-    activation: Node | None
-    result: Tensor
-    how: Requantisation | None = None
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        return self.node.sources + (self.activation.sources if self.activation else ())
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        return bounds_of(self.activation, self.result)
 
 
 def join(graph: Graph, whys: dict[str, str]) -> None:
@@ -315,32 +285,6 @@ def _add(graph: Graph, place: Place) -> Made:
     return [Node(made, [a, b], [result], place.sources)]
 
 
-def _product(graph: Graph, place: Place) -> Made:
-    if slope_of(place.activation) is not None:
-        return "a leaky activation follows it"
-    a, b = place.data
-    made = product_nodes((a, b), place.result, place.bounds, ROUNDING, place.sources)
-    if place.how is not None:
-        made[1] = Node(op.Requantise(place.how), made[1].inputs, [place.result], place.sources)
-    return made
-
-
-def _function(_: Graph, place: Place) -> Made:
-    (data,), term = place.data, term_of(place.node)
-    if term is None:
-        return "its constants vary between channels"
-    if place.activation is not None:
-        after = term_of(place.activation)
-        if after is None:
-            return "an activation with slopes per channel follows it"
-        term = after(term)
-    if place.how is not None:
-        return "RequantShift follows it"
-    if data.type != "int8" or place.result.type != "int8":
-        return "its maps have other types than bytes"
-    return [table_node(term, data, place.result, place.sources, ROUNDING)]
-
-
 def _map(_: Graph, place: Place) -> Made:
     """Return pooling, a slice or upsampling of a map."""
     operator, (data,) = place.node.operator, place.data
@@ -353,14 +297,7 @@ def _map(_: Graph, place: Place) -> Made:
         return [Node(operator, [data], [result], place.node.sources)]
     between = replace(data, name=f"{result.name}.before", shape=result.shape, stored=True)
     moved = Node(operator, [data], [between], place.node.sources)
-    return [moved, _clipped(between, result, bounds, place.sources)]
-
-
-def _clipped(data: Tensor, result: Tensor, bounds: tuple[int, int], sources: Sources) -> Node:
-    """Return a node that clips stored integers, and changes their scale if it differs."""
-    if data.same_scale(result):
-        return Node(op.Clamp(*bounds), [data], [result], sources)
-    return requantised(data, result, bounds, sources)
+    return [moved, clipped(between, result, bounds, place.sources)]
 
 
 def _concat(_: Graph, place: Place) -> Made:
@@ -378,36 +315,6 @@ def _concat(_: Graph, place: Place) -> Made:
     return [*made, Node(place.node.operator, parts, [result], place.sources)]
 
 
-def _activation(_: Graph, place: Place) -> Made:
-    """Return a separate activation of a map."""
-    if place.activation is not None:
-        return "an activation follows it"
-    (data,), result = place.data, place.result
-    bounds, slope = bounds_of(place.node, result), slope_of(place.node)
-    if slope is None:
-        return [_clipped(data, result, bounds, place.sources)]
-    # the sign applies to data minus zero point: use a depthwise convolution by 1
-    channels = data.channels
-    ones = np.ones((channels, 1, 1, 1), np.int64)
-    bias = np.full(channels, -data.zero_point)
-    sums = Tensor(f"{result.name}.sums", data.shape, "int32")
-    factor = np.float32(data.scale) / np.float32(result.scale)
-    both: list[Multiplier] = [
-        saturating_multiplier(one, place.node.label) for one in (factor, factor * slope)
-    ]
-    how = Requantisation(both[0], result.zero_point, *bounds, ROUNDING, negative=both[1])
-    name = place.node.sources[0]
-    constants = [
-        constant(f"{name}.weights", ones, data.type),
-        constant(f"{name}.bias", bias, "int32"),
-    ]
-    conv = op.Conv(Window((1, 1)), groups=channels)
-    return [
-        Node(conv, [data, *constants], [sums], place.sources),
-        Node(op.Requantise(how), [sums], [result], place.sources),
-    ]
-
-
 _JOINED: dict[Any, Callable[[Graph, Place], Made]] = {
     op.Conv: _conv,
     op.Dense: _conv,
@@ -416,8 +323,8 @@ _JOINED: dict[Any, Callable[[Graph, Place], Made]] = {
     op.Concat: _concat,
     op.Slice: _map,
     op.Upsample: _map,
-    op.Activation: _activation,
-    op.Affine: _function,
-    op.Function: _function,
-    op.Product: _product,
+    op.Activation: activation,
+    op.Affine: function,
+    op.Function: function,
+    op.Product: product,
 }
