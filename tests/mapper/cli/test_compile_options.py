@@ -87,7 +87,9 @@ SAME: dict[str, tuple[Words, Words]] = {
     "--few-channels": (("--few-channels", "off"), ()),
 }
 """Options that change the program but not the results."""
-SPIKING = {"--tick-length", "--reset", "--weight-bits", "--min-agreement", "--encode", "--ticks"}
+SPIKING = {
+    "--tick-length", "--reset", "--weight-bits", "--min-agreement", "--bin", "--encode", "--ticks",
+}  # fmt: skip
 """Options of spiking models, tested in `test_spiking_commands`."""
 ELSEWHERE = {
     "--output", "--force", "--chip", "--input-shape", "--layout", "--verify",
