@@ -31,6 +31,8 @@ Where = Literal["core", "host", "folded", "vanished"]
 HEAVY = ("Conv", "Gemm", "MatMul", "Pool", "Add", "Sum", "ReduceMean")
 """Parts of operator names; a matching node names its macro node."""
 
+PRODUCTS = ("Gemm", "MatMul", "MatMulInteger", "QGemm", "QLinearMatMul")
+
 
 class NodeRow(NamedTuple):
     """Where a node of the model runs.
@@ -94,8 +96,10 @@ def _macro(macro: Macro, function: str, kinds: dict[str, str], found: dict[str, 
     first = macro.nodes[0].kind
     what = {"conv": "the matrix unit multiplies", "pool": "the ALU pools"}
     why = what.get(first, "the ALU computes it")
-    if kinds[leader] in ("Gemm", "MatMul", "QGemm", "QLinearMatMul"):
-        why = "a convolution with a kernel as large as its map"
+    if kinds[leader] in PRODUCTS:
+        pixels = macro.nodes[0].output.height * macro.nodes[0].output.width
+        size = "a kernel as large as its map" if pixels == 1 else "a kernel of 1x1"
+        why = f"a convolution with {size}"
     elif first == "conv" and not heavy:
         why = "a depthwise convolution with one factor per channel"
     found.setdefault(leader, NodeRow(leader, kinds[leader], "core", function, leader, why))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.compiler.frontend.rows import vector_size, vectors
 from mapper.compiler.ir.graph import CHANNELS_FIRST, Graph, View, four_axes
 from mapper.compiler.ir.node import Host, Node, Operator
 from mapper.compiler.ir.tensor import Tensor, constant
@@ -59,17 +60,25 @@ class GraphBuilder:
         return View(Tensor(name, tuple(map_shape)), order, shape)
 
     def _host_view(self, name: str, shape: Sequence[int], inputs: list[Any]) -> View:
-        """Return a view of a host result with any number of axes, in the order of an input of that
-        shape.
+        """Return a view of a host result with any number of axes, in the layout of its users, or
+        else of an input of that shape.
         """
+        _require_size(name, shape)
+        if (found := self.of_vectors(name, shape)) is not None:
+            return found
         like = next((one for one in inputs if isinstance(one, View) and one.shape == shape), None)
-        if like is not None and like.whole and len(shape) == 4:
-            return self.view(name, shape, like.order)
+        if like is not None and like.groups is not None:
+            return like._replace(tensor=Tensor(name, like.tensor.shape))
         if 1 <= len(shape) <= 4 and shape[0] == 1:
             return self.view(name, shape)
-        _require_size(name, shape)
         tensor = Tensor(name, (1, 1, 1, math.prod(shape)))
         return View(tensor, CHANNELS_FIRST, tuple(int(size) for size in shape))
+
+    def of_vectors(self, name: str, shape: Sequence[int]) -> View | None:
+        """Return a view of a new tensor if the users of a value read vectors on its last axes."""
+        size = vector_size(self.model, name) if len(shape) > 2 else None
+        others = (one for one in self.values.values() if isinstance(one, View))
+        return None if size is None else vectors(name, shape, size, others)
 
     def add(
         self, operator: Operator, inputs: Sequence[Tensor], node: OnnxNode, shape: Sequence[int]

@@ -19,6 +19,7 @@ from mapper.compiler.frontend.layout import (
     transpose,
     upsample,
 )
+from mapper.compiler.frontend.matrix import gemm, matmul, per_channel
 from mapper.compiler.frontend.onnx import Handler, Made, Reader, is_map
 from mapper.compiler.frontend.qonnx import QONNX
 from mapper.compiler.ir import node as op
@@ -112,58 +113,6 @@ def conv(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
         constants.append(reader.constant(node, "bias", bias.reshape(-1).astype(np.float32)))
     shape = (1, outputs, rows, columns) if len(data.shape) != 3 else (1, outputs, columns)
     return reader.add(how, [tensor, *constants], node, shape)
-
-
-def dense(reader: Reader, node: OnnxNode, data: Any, weights: Any, bias: Any = None) -> Made:
-    """Add a layer data[1, inputs] @ weights[inputs, outputs] + bias."""
-    if not isinstance(data, View) or not isinstance(weights, np.ndarray) or isinstance(bias, View):
-        return "its weights are not constant: export with constant folding"
-    if len(data.shape) != 2 or data.shape[0] != 1 or weights.ndim != 2:
-        return "it is not a product of one vector and a matrix"
-    if data.shape[1] != weights.shape[0]:
-        raise MapperError(f"takes {data.shape[1]} values, its weights have {weights.shape[0]}")
-    outputs = weights.shape[1]
-    if bias is not None:
-        row = bias.shape[-1] if bias.ndim else 1
-        if bias.size != row or row not in (1, outputs):
-            raise MapperError(f"its bias has shape {bias.shape}, it has {outputs} outputs")
-        bias = np.broadcast_to(bias.reshape(-1), (outputs,)).astype(np.float32)
-    # one kernel as large as the map: matrix rows are in the order of the tensor's axes
-    kernels = weights.T.reshape(outputs, *data.ordered[1:])
-    kernels = kernels.transpose(0, *(int(axis) for axis in np.argsort(data.order)[1:]))
-    constants = [reader.constant(node, "weights", np.ascontiguousarray(kernels, np.float32))]
-    if bias is not None:
-        constants.append(reader.constant(node, "bias", bias))
-    return reader.add(op.Dense(), [data.tensor, *constants], node, (1, outputs))
-
-
-def gemm(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
-    data, weights, bias = inputs[0], inputs[1], inputs[2] if len(inputs) > 2 else None
-    if node.flag("transA") or not isinstance(weights, np.ndarray):
-        return "its weights are not constant: export with constant folding"
-    if node.flag("transB"):
-        weights = weights.T
-    if isinstance(bias, np.ndarray):
-        bias = bias * np.float32(node.number("beta", 1.0))
-    return dense(reader, node, data, weights * np.float32(node.number("alpha", 1.0)), bias)
-
-
-def matmul(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
-    return dense(reader, node, *inputs)
-
-
-def per_channel(data: View, constant: NDArray[Any]) -> NDArray[np.float32] | None:
-    """Return a constant as one number per channel, None if it varies within a channel."""
-    if constant.size == 1 and constant.ndim <= len(data.shape):
-        return np.full(data.tensor.channels, constant.reshape(()), np.float32)
-    shape = (1,) * max(0, len(data.shape) - constant.ndim) + constant.shape
-    channels = data.tensor.channels
-    if len(shape) > len(data.shape) or not data.whole or constant.size != channels:
-        return None
-    axes = (*shape, *(1,) * (4 - len(shape)))
-    if any(size != 1 for axis, size in enumerate(axes) if axis != data.order.index(3)):
-        return None
-    return constant.reshape(channels).astype(np.float32)
 
 
 def arithmetic(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
@@ -342,15 +291,15 @@ def mean(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     """Read ReduceMean over the rows and columns of a map, in any axis order."""
     data = inputs[0]
     axes = inputs[1] if len(inputs) > 1 else node.attributes.get("axes")
-    seen = isinstance(data, View) and (data.aligned or data.shape == data.ordered)
-    if not seen or axes is None or isinstance(axes, View):
+    groups = data.groups if isinstance(data, View) else None
+    if groups is None or axes is None or isinstance(axes, View):
         return "it is not a mean over rows and columns of a map"
-    count = len(data.shape)
+    tensor, count = data.tensor, len(data.shape)
     taken = {int(axis) % count for axis in axes}
-    rows_and_columns = {axis for axis in range(count) if data.order[axis] in (1, 2)}
-    if count < 3 or taken != rows_and_columns:
+    merged = {axis for at in taken - {0} for axis in groups[at - 1] if tensor.shape[axis] > 1}
+    channels = any(3 in groups[at - 1] for at in taken - {0})
+    if 0 in taken or channels or merged != {axis for axis in (1, 2) if tensor.shape[axis] > 1}:
         return "it is not a mean over rows and columns of a map"
-    tensor = data.tensor
     operator = op.Pool("average", Window((tensor.height, tensor.width)))
     made = Tensor(str(node.proto.output[0]), (1, 1, 1, tensor.channels))
     reader.graph.nodes.append(Node(operator, [tensor], [made], (node.name,)))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.frontend.onnx import Made, Reader, is_map
+from mapper.compiler.frontend.rows import scatters, vector_size
 from mapper.compiler.ir.graph import CHANNELS_FIRST, View
 from mapper.compiler.ir.node import Concat, Conv, PadMap, Slice, Upsample, Window
 from mapper.compiler.ir.node import Node as GraphNode
@@ -185,9 +186,15 @@ def transpose(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
         inputs_ = [data.tensor, shuffle_weights(order)]
         reader.graph.nodes.append(GraphNode(Conv(Window((1, 1))), inputs_, [tensor], (node.name,)))
         return View(tensor, shape=shape)
-    if data.shape != data.ordered or perm[0] != 0:
+    groups = data.groups
+    if groups is None or perm[0] != 0:
         return "it permutes the axes of a reshaped value"
-    return data._replace(order=tuple(data.order[axis] for axis in perm), shape=shape)
+    merged = (axis for at in perm[1:] for axis in groups[at - 1])
+    made = data._replace(order=(0, *merged), shape=shape)
+    size = vector_size(reader.model, str(node.proto.output[0]))
+    if size is not None and scatters(made, size):
+        return f"its result holds vectors of {size} numbers, in another order than its map"
+    return made
 
 
 def _channel_order(data: View, perm: tuple[int, ...]) -> NDArray[np.int64] | None:

@@ -170,6 +170,8 @@ class Reader(GraphBuilder):
                 f"{name!r} has a batch of {shape[0]}; export the model for one sample, or with an "
                 "open batch axis"
             )
+        if len(shape) == 3 and (found := self.of_vectors(name, shape)) is not None:
+            return found
         users = [node for node in self.model.nodes if name in node.proto.input]
         last = len(shape) == 4 and all(
             node.kind == "Transpose" and tuple(node.attributes.get("perm", ())) == TRANSPOSED

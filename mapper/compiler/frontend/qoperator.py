@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from mapper.compiler.frontend.builder import Value
-from mapper.compiler.frontend.float import activation, arithmetic, conv, gemm, matmul, pool
+from mapper.compiler.frontend.float import activation, arithmetic, conv, pool
 from mapper.compiler.frontend.functions import function
 from mapper.compiler.frontend.layout import concat, cut, pad, same, split, upsample
+from mapper.compiler.frontend.matrix import gemm, matmul
 from mapper.compiler.frontend.onnx import Handler, Made, Reader
 from mapper.compiler.frontend.quantised import (
     dequantised,
@@ -134,6 +135,9 @@ def qlinear(
     """Read QLinearConv or QLinearMatMul. axis : output axis of the weights"""
     inputs = filled(inputs, 9)
     how = scale_of(inputs[6], inputs[7])
+    if isinstance(inputs[3], View):
+        maps = [real(reader, node, inputs[at], scale_of(*inputs[at + 1 : at + 3])) for at in (0, 3)]
+        return quantised(reader, node, computed(reader, node, kind, compute, maps), how)
     return weighted(reader, node, inputs, axis, inputs[8], how, (kind, compute))
 
 

@@ -47,6 +47,35 @@ class View(NamedTuple):
         three axes the last one holds the columns."""
         return self.order == CHANNELS_FIRST and four_axes(self.shape) == self.ordered
 
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...] | None:
+        """Axes of the tensor that each axis of the value merges; the axis of frames is in none.
+
+        None if an axis of the tensor is split, or frames are not on the first axis.
+        """
+        if self.order[0] or self.shape[:1] != (1,):
+            return None
+        rest, found = list(self.order[1:]), []
+        for size in self.shape[1:]:
+            group, count = [], 1
+            while count < size and rest:
+                count *= self.tensor.shape[rest[0]]
+                group.append(rest.pop(0))
+            if count != size:
+                return None
+            found.append(tuple(group))
+        if not found or any(self.tensor.shape[axis] > 1 for axis in rest):
+            return None
+        return (*found[:-1], (*found[-1], *rest))
+
+    @property
+    def channel_axis(self) -> int | None:
+        """The axis of the value that holds the channels and nothing else; None without one."""
+        for at, group in enumerate(self.groups or (), 1):
+            if self.shape[at] == self.tensor.channels and 3 in group:
+                return at
+        return None
+
     def array(self, stored: NDArray[Any]) -> NDArray[Any]:
         """Return a tensor's data, shape (frames, rows, columns, channels), in the ONNX layout."""
         return stored.transpose(self.order).reshape(stored.shape[0], *self.shape[1:])

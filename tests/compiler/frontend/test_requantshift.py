@@ -62,7 +62,10 @@ def whole_results(graph: Graph, x: np.ndarray) -> dict[Tensor, np.ndarray]:
 
 def shifted(sums: np.ndarray, mul: Any, add: Any, div: int, ends: tuple[int, int]) -> np.ndarray:
     """Return (x * mul + add) / div, halves up, in Python integers."""
-    mul, add = (np.broadcast_to(np.reshape(one, (1, -1, 1, 1)), sums.shape) for one in (mul, add))
+    mul, add = (
+        np.broadcast_to(np.reshape(one, (1, -1, 1, 1)) if np.ndim(one) else one, sums.shape)
+        for one in (mul, add)
+    )
     found = [
         min(max((2 * (int(x) * int(m) + int(a)) + div) // (2 * div), ends[0]), ends[1])
         for x, m, a in zip(sums.ravel(), mul.ravel(), add.ravel(), strict=True)
@@ -145,6 +148,31 @@ def test_d01_sums_pools_and_dense_layers(tmp_path: Path) -> None:
     wanted = shifted(g, 9, -77, 1024, (-128, 127))
     found = whole_results(graph, x)
     np.testing.assert_array_equal(found[graph.outputs["y"].tensor], wanted)
+
+
+def test_products_of_vectors_and_matrices(tmp_path: Path) -> None:
+    """Each pixel is a vector: 1x1 convolutions, with a bias added by another node."""
+    w, u, bias = (RANDOM.integers(-30, 31, size) for size in ((3, 5), (5, 4), (5,)))
+    nodes = [
+        shift(["x", "m", "z"], "q", 2, 256, 0),
+        node("Transpose", ["q"], "t", perm=[0, 3, 2, 1]), node("Reshape", ["t", "s"], "v"),
+        node("MatMul", ["v", "w"], "a"), node("Add", ["b", "a"], "ab"),
+        shift(["ab", "ma", "z"], "qa", 1024), node("MatMul", ["qa", "u"], "c"),
+        shift(["c", "mc", "z"], "y", 1024),
+    ]  # fmt: skip
+    real = {"w": w, "u": u, "b": bias, "m": 1, "z": 3, "ma": 11, "mc": 17}
+    constants = {name: np.asarray(one, np.float32) for name, one in real.items()}
+    constants["s"] = np.array([1, 30, 3])
+    model = onnx_model(nodes, constants, (1, 3, 5, 6), opset=11, domains=[DOMAIN])
+    graph = open_model(models.saved(model, tmp_path)).build(())
+    assert not [one for one in graph.nodes if isinstance(one.operator, Host)]
+    x = RANDOM.integers(0, 256, (1, 3, 5, 6))
+    v = shifted(x, 1, 3, 2, (0, 255)).transpose(0, 3, 2, 1).reshape(30, 3)
+    hidden = shifted(v @ w + bias, 11, 3, 1024, (-128, 127))
+    wanted = shifted(hidden @ u, 17, 3, 1024, (-128, 127))
+    view = graph.outputs["y"]
+    found = whole_results(graph, x)[view.tensor].transpose(0, 2, 3, 1)
+    np.testing.assert_array_equal(view.frame(found), wanted.reshape(1, 30, 4))
 
 
 def test_requantisation_of_a_stored_map(tmp_path: Path) -> None:
