@@ -196,6 +196,23 @@ def test_reshape_hides_the_order_of_axes() -> None:
     assert order_of(map_, value, one) == (0, 3, 1, 2)
 
 
+@pytest.mark.parametrize("right", [True, False])
+def test_a_later_frame_shows_the_order_that_a_constant_map_hides(right: bool) -> None:
+    """The first map is constant; the columns of the second come first in the model."""
+    nodes = [
+        node("Transpose", "x", "t", perm=[0, 3, 2, 1]), node("Reshape", "t s", "r"),
+        node("QuantizeLinear", "r u v", "y"),
+    ]  # fmt: skip
+    constants = {"s": np.array([1, 20, 3]), "u": np.float32(1), "v": np.uint8(128)}
+    samples = np.concatenate([np.zeros((1, 3, 4, 5)), RANDOM.integers(-9, 9, (2, 3, 4, 5))])
+    maps = samples.transpose(0, 2, 3, 1).astype(np.int64)
+    maps[2, 0, 1, 2] += not right
+    judge = Judge(bytes_of(nodes, constants), [StoredMap("y", (), 1.0, 0, 8)], Predicted({}))
+    judge.add(Frames(samples.astype(np.float32), {"y": maps}, {}))
+    (row,) = judge.judgement().rows
+    assert (row.differences, row.departs) == (int(not right), not right)
+
+
 def test_maps_unlike_the_model_keep_the_usual_order() -> None:
     """Like signs after many layers."""
     one = StoredMap("a", (), 1.0, 0, 8)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from mapper.compiler.artifacts.judge.compare import (
     as_stored,
     as_value,
     differs,
+    is_ambiguous,
     order_of,
 )
 from mapper.compiler.artifacts.judge.cut import CutModel
@@ -97,6 +98,7 @@ class Judge:
         self._maps = {one.name: one for one in maps}
         self._cut: CutModel | None = None
         self._orders: dict[str, tuple[int, ...]] = {}
+        self._unsure: set[str] = set()
         self._sums: dict[str, MapSums] = {}
         self._outputs: dict[str, OutputSums] = {}
         self._frames, self._why = 0, ""
@@ -120,10 +122,7 @@ class Judge:
         errors = {name: 10 ** (-signal / 20) for name, signal in own.items() if signal is not None}
         errors |= self._predicted.rounded
         cut = CutModel(self._model, list(self._maps), made.samples[:1], errors)
-        for name in cut.values:
-            order = order_of(made.stored[name][:1], cut.first[name], self._maps[name])
-            if order is not None:
-                self._orders[name] = order
+        self._order(cut.values, made.stored, cut.first)
         if len(self._orders) < len(cut.values):  # a map of more elements, which pad its blocks
             cut = CutModel(self._model, list(self._orders), made.samples[:1], errors)
         for name in self._orders:
@@ -136,6 +135,17 @@ class Judge:
             self._sums[name] = MapSums(self._maps[name], predicted, known, self._predicted.most)
         self._outputs = {name: OutputSums(name, *self._wanted(cut, name)) for name in made.outputs}
         return cut
+
+    def _order(
+        self, names: Iterable[str], stored: Mapping[str, Array], values: Mapping[str, Array]
+    ) -> None:
+        """Find the axis orders of maps from the values of the model for a frame."""
+        for name in names:
+            both = stored[name][:1], values[name], self._maps[name]
+            order = order_of(*both)
+            if order is not None:
+                self._orders[name] = order
+                (self._unsure.add if is_ambiguous(*both) else self._unsure.discard)(name)
 
     def _wanted(self, cut: CutModel, name: str) -> tuple[float | None, float]:
         """Return the predicted SQNR of an output, and the upper limit of the required SQNR."""
@@ -152,6 +162,9 @@ class Judge:
         return [name for name in self._maps if name not in self._sums and name != given]
 
     def _frame(self, cut: CutModel, made: Frames, at: int) -> None:
+        if self._unsure:
+            stored = {name: made.stored[name][at : at + 1] for name in self._unsure}
+            self._order(list(self._unsure), stored, cut.uncut(made.samples[at : at + 1]))
         placed, given, masks = {}, {}, {}
         left_out = bool(self._left_out(cut))  # these may be off by one at their own ties
         for name, order in self._orders.items():

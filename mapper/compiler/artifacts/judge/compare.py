@@ -202,25 +202,44 @@ def order_of(stored: Array, value: Array, one: StoredMap) -> tuple[int, ...] | N
 
     stored, value : of the same sample
     """
+    if stored.size != value.size:
+        return None
+    usual = (*_fitting(stored, value), *ORDERS)[0]
+    distances = _distances(stored, value, one)
+    nearest = min(ORDERS, key=lambda each: distances[each])
+    clearly = np.clip(1 - CHANCE / math.sqrt(value.size), *CLEARLY)
+    return nearest if distances[nearest] < clearly * distances[usual] else usual
+
+
+def is_ambiguous(stored: Array, value: Array, one: StoredMap) -> bool:
+    """Return whether several orders are equally near to a value whose shape fits none."""
+    if stored.size != value.size or _fitting(stored, value):
+        return False
+    found = _distances(stored, value, one)
+    least = min(found.values())
+    nearest = [order for order, distance in found.items() if distance == least]
+    return len({tuple(axis for axis in order if stored.shape[axis] > 1) for order in nearest}) > 1
+
+
+def _fitting(stored: Array, value: Array) -> list[tuple[int, ...]]:
+    """Return the orders in which a map has the shape of a value."""
 
     def wide(sizes: Sequence[int]) -> list[int]:
         return [size for size in sizes if size != 1]
 
-    if stored.size != value.size:
-        return None
-    fits = [each for each in ORDERS if wide(stored.transpose(each).shape) == wide(value.shape)]
+    return [each for each in ORDERS if wide(stored.transpose(each).shape) == wide(value.shape)]
+
+
+def _distances(stored: Array, value: Array, one: StoredMap) -> dict[tuple[int, ...], float]:
+    """Return the sum of absolute differences of a map and a value, in steps, for each order."""
     if value.dtype.kind in "iu":
         theirs = _whole(value).astype(np.float64)
     else:
         theirs = value.astype(np.float64) / one.scale + one.zero_point
-    usual = (*fits, *ORDERS)[0]
-    distances = {
+    return {
         each: float(np.abs(stored.transpose(each).reshape(value.shape) - theirs).sum())
         for each in ORDERS
     }
-    nearest = min(ORDERS, key=lambda each: distances[each])
-    clearly = np.clip(1 - CHANCE / math.sqrt(value.size), *CLEARLY)
-    return nearest if distances[nearest] < clearly * distances[usual] else usual
 
 
 def as_stored(value: Array, one: StoredMap) -> Array:

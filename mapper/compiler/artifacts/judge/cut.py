@@ -62,7 +62,8 @@ class CutModel:
         (self.input,) = (one.name for one in proto.graph.input if one.name not in constants)
         whole = _Session(proto, self.values)
         self._kind = input_type(model)
-        self.first = self._run(whole, sample, {})
+        self._uncut = whole
+        self.first = self.uncut(sample)
         _cut(proto, {name: self.first[name].dtype for name in self.values})
         self._proto, self._errors = proto, errors
         self.signs = (0, 1) if "Sign" in kinds.values() else (0,)
@@ -90,6 +91,10 @@ class CutModel:
         feeds = {f"{name}{GIVEN}": array for name, array in given.items()}
         some = {name: array for name, array in feeds.items() if name in session.inputs}
         return self._run(session, sample, some)
+
+    def uncut(self, sample: Array) -> dict[str, Array]:
+        """Return the values and the outputs of the model alone."""
+        return self._run(self._uncut, sample, {})
 
     def between(self, name: str, given: Collection[str], others: Collection[str]) -> set[str]:
         """Return the names of values between given values and a value computed from them.
