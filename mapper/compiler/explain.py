@@ -16,7 +16,7 @@ from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import SHARES, Dequantise, Host, Node, Quantise
 from mapper.compiler.model import IDLE, Model, built
 from mapper.compiler.optimise import optimised
-from mapper.compiler.partition.functions import Partition, divide
+from mapper.compiler.partition.functions import divide
 from mapper.compiler.quantisation.exact import ExactLayers
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.transforms.base import Context
@@ -67,7 +67,7 @@ def explain(model: Model, settings: CompileSettings) -> list[NodeRow]:
         for macro in parts.macros[function.first : function.stop]:
             _macro(macro, parts.names()[number], kinds, found)
     for node in graph.nodes:
-        _other(node, parts, kinds, found)
+        _other(node, graph, kinds, found)
     if not model.quantised:
         for line in ExactLayers(graph).notes():
             for name, row in found.items():
@@ -113,7 +113,7 @@ def _macro(macro: Macro, function: str, kinds: dict[str, str], found: dict[str, 
             found.setdefault(name, NodeRow(name, kinds[name], "folded", function, leader, why))
 
 
-def _other(node: Node, parts: Partition, kinds: dict[str, str], found: dict[str, NodeRow]) -> None:
+def _other(node: Node, graph: Graph, kinds: dict[str, str], found: dict[str, NodeRow]) -> None:
     """Add a host node, or a node that shares memory."""
     for name in node.sources:
         kind = kinds.get(name)
@@ -121,7 +121,8 @@ def _other(node: Node, parts: Partition, kinds: dict[str, str], found: dict[str,
             continue
         if isinstance(node.operator, Host):
             why = node.operator.why
-            found[name] = NodeRow(name, kind, "host", None, None, why, hint(kind, why))
+            last = all(graph.is_output(one) for one in node.outputs)
+            found[name] = NodeRow(name, kind, "host", None, None, why, hint(kind, why, last))
         elif isinstance(node.operator, SHARES):
             why = "its parts share one region: no data moves"
             found[name] = NodeRow(name, kind, "vanished", None, None, why)
@@ -165,14 +166,17 @@ _HINTS = (
 """Part of the reason why a node stays on the host, and the remedy."""
 
 
-def hint(kind: str, why: str) -> str:
-    """Return a remedy for a host node. kind : ONNX operator; why : reason why it is on the host"""
+def hint(kind: str, why: str, last: bool) -> str:
+    """Return a remedy for a host node.
+
+    kind : ONNX operator; why : reason why it is on the host; last : whether no node follows it
+    """
     for part, found in _HINTS:
         if part in why and "export" not in why:
             return found
     if "export" in why:
         return why.split(":")[-1].strip()
-    if kind in LAST or why == IDLE:
+    if (kind in LAST and last) or why == IDLE:
         return "at the end of a model its cost on the host is low"
     if kind == "LRN":
         return "train with BatchNormalization instead, or without it"

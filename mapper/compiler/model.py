@@ -16,6 +16,7 @@ from mapper.compiler.frontend.qoperator import MOVING, QOPERATORS, VIEWS
 from mapper.compiler.frontend.quantised import QUANTISED
 from mapper.compiler.frontend.requantshift import INTEGERS
 from mapper.compiler.frontend.shapes import Shapes, source_of
+from mapper.compiler.frontend.whole import whole_numbers
 from mapper.compiler.ir.graph import Graph, View
 from mapper.compiler.ir.node import ASKED, SHARES, Dequantise, Function, Host, Node, Quantise
 from mapper.compiler.ir.tensor import Tensor
@@ -105,7 +106,8 @@ def open_model(path: Path, shapes: Shapes = MappingProxyType({}), signed: bool =
     quantised = any(tensor.type != "float32" and tensor.value is None for tensor in graph.tensors())
     build = partial(_on_cores_or_host if quantised else _with_exact_tails, read)
     rest = any(not isinstance(node.operator, Dequantise) for node in _real(graph))
-    in_part = partial(_with_the_rest, read) if quantised and rest else None
+    scaled = quantised and not whole_numbers(reader)
+    in_part = partial(_with_the_rest, read) if scaled and rest else None
     return Model(
         path, name, view, reader.opsets, quantised, build, _parts(reader), in_part, source.data,
         reader.guessed,
@@ -170,10 +172,12 @@ def _on_cores_or_host(read: Read, kept: Collection[str]) -> Graph:
                     node.operator = replace(node.operator, why=why)
             return reader.graph
         keep |= left
-        whys |= {name: whys.get(name, "its scales are not given") for name in left}
+        usual = NO_RANGE if whole_numbers(reader) else "its scales are not given"
+        whys |= {name: whys.get(name, usual) for name in left}
         said |= whys
 
 
+NO_RANGE = "no RequantShift follows it, so its results may exceed 8 bits"
 IDLE = "no core uses its map"
 
 

@@ -38,6 +38,10 @@ class GraphBuilder:
         self.values: dict[str, Value] = dict(model.constants)
         self.types: dict[str, np.dtype[Any]] = {}
         self.why = ""
+        self._users: dict[str, list[OnnxNode]] = {}
+        for node in model.nodes:
+            for name in dict.fromkeys(node.proto.input):
+                self._users.setdefault(str(name), []).append(node)
 
     @property
     def opsets(self) -> list[tuple[str, int]]:
@@ -74,9 +78,13 @@ class GraphBuilder:
         tensor = Tensor(name, (1, 1, 1, math.prod(shape)))
         return View(tensor, CHANNELS_FIRST, tuple(int(size) for size in shape))
 
+    def vector_size(self, name: str) -> int | None:
+        """Return the size of the vectors that the users of a value read; None for others."""
+        return vector_size(self.model, self._users, name)
+
     def of_vectors(self, name: str, shape: Sequence[int]) -> View | None:
         """Return a view of a new tensor if the users of a value read vectors on its last axes."""
-        size = vector_size(self.model, name) if len(shape) > 2 else None
+        size = self.vector_size(name) if len(shape) > 2 else None
         others = (one for one in self.values.values() if isinstance(one, View))
         return None if size is None else vectors(name, shape, size, others)
 

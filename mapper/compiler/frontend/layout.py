@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.frontend.onnx import Made, Reader, is_map
-from mapper.compiler.frontend.rows import scatters, vector_size
+from mapper.compiler.frontend.rows import scatters
 from mapper.compiler.ir.graph import CHANNELS_FIRST, View
 from mapper.compiler.ir.node import Concat, Conv, PadMap, Slice, Upsample, Window
 from mapper.compiler.ir.node import Node as GraphNode
@@ -191,7 +191,7 @@ def transpose(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
         return "it permutes the axes of a reshaped value"
     merged = (axis for at in perm[1:] for axis in groups[at - 1])
     made = data._replace(order=(0, *merged), shape=shape)
-    size = vector_size(reader.model, str(node.proto.output[0]))
+    size = reader.vector_size(str(node.proto.output[0]))
     if size is not None and scatters(made, size):
         return f"its result holds vectors of {size} numbers, in another order than its map"
     return made

@@ -68,7 +68,7 @@ def matmul(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
         return dense(reader, node, data, weights)
     rows = len(data.shape) - 1
     if weights.ndim < 2 or weights.ndim > len(data.shape) or set(weights.shape[:-2]) - {1}:
-        return "it multiplies each part of a map by weights of its own"
+        return "it multiplies parts of a map by different weights"
     _require_inputs(data, weights)
     if data.channel_axis != rows:
         return "its map does not have its channels on the last axis"

@@ -12,36 +12,48 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.frontend.float import FLOAT
+from mapper.compiler.frontend.float import FLOAT, mean
+from mapper.compiler.frontend.functions import applied
 from mapper.compiler.frontend.onnx import Handler, Made, Reader, require_real
-from mapper.compiler.frontend.quantised import dequantised
+from mapper.compiler.frontend.whole import (
+    LEVELS,
+    REQUANT_SHIFT,
+    all_whole,
+    number_of,
+    on_cores,
+    on_host,
+    selecting,
+    stored_zero,
+    whole_numbers,
+)
 from mapper.compiler.ir.graph import View
-from mapper.compiler.ir.node import Node, Quantise, Requantise
-from mapper.compiler.ir.requantisation import Multiplier, Requantisation
+from mapper.compiler.ir.node import Dequantise, Node, Requantise
+from mapper.compiler.ir.requantisation import Multiplier, Requantisation, Rounding
 from mapper.compiler.ir.stored import Stored
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.numerics.formulas import MANTISSA
+from mapper.compiler.ir.term import Term, X
+from mapper.compiler.numerics.formulas import MANTISSA, multiplier, requantise
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import OnnxNode
 
-KIND = "RequantShift"
-LEVELS = 256
 MOST_OFFSET = 1 << 31
-
-
-def whole_numbers(reader: Reader) -> bool:
-    """Return whether a model computes with whole numbers in floating point."""
-    return any(node.kind == KIND for node in reader.model.nodes)
+MOST_COUNT = 1 << 16
+"""Most numbers of a mean, all of whose sums are tried."""
 
 
 def requant_shift(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     data, factor, offset = inputs
     if not isinstance(data, View) or isinstance(factor, View) or isinstance(offset, View):
         return "its factors are not constant"
-    data = _real(reader, node, data, 0)
+    if node.name in reader.keep:
+        return on_host(reader, node, inputs, None)
+    found = on_cores(reader, node, data, 0)
+    if isinstance(found, str):
+        return on_host(reader, node, inputs, "it requantises sums of the host")
+    data = found
     channels = data.tensor.channels
-    levels, signed = (int(_number(node, name)) for name in ("n_levels_out", "signed"))
-    div = _number(node, "div")
+    levels, signed = (int(number_of(node, name)) for name in ("n_levels_out", "signed"))
+    div = number_of(node, "div")
     shift = int(np.log2(div)) if div > 0 else -1
     if shift < 0 or 2.0**shift != div:
         raise MapperError(f"div is {div:g}; cores shift: use a power of two, at least 1")
@@ -58,7 +70,7 @@ def requant_shift(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
         )
     mul, add = (np.rint(np.ldexp(one, -spare)).astype(np.int64) for one in (mul, add))
     low = -(levels // 2) if signed else 0
-    zero_point = -128 if low + levels > 128 else 0
+    zero_point = stored_zero(low, low + levels - 1)
     low += zero_point
     factor = Multiplier(mul, shift - spare)
     how = Requantisation(factor, zero_point, low, low + levels - 1, "up", offset=add)
@@ -68,55 +80,15 @@ def requant_shift(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     return data._replace(tensor=made)
 
 
-def _number(node: OnnxNode, name: str) -> float:
-    """Return an attribute that is a number, or a tensor of one number."""
-    from onnx import TensorProto, numpy_helper
-
-    if name not in node.attributes:
-        raise MapperError(f"has no attribute {name}")
-    found = node.attributes[name]
-    value = numpy_helper.to_array(found) if isinstance(found, TensorProto) else found
-    return float(np.asarray(value).reshape(()))
-
-
 def _whole(name: str, values: NDArray[Any], channels: int, limit: int) -> NDArray[np.int64]:
     """Return whole numbers, one for all channels or one per channel, as shape (channels,)."""
     flat = np.asarray(values, np.float64).reshape(-1)
     if flat.size not in (1, channels):
         raise MapperError(f"{name} has {flat.size} values; the map has {channels} channels")
-    _all_whole(name, flat)
+    all_whole(name, flat)
     if np.abs(flat).max() >= limit:
         raise MapperError(f"{name} holds {np.abs(flat).max():.0f}; cores take less than {limit:,}")
     return np.broadcast_to(flat.astype(np.int64), (channels,))
-
-
-def _all_whole(name: str, values: NDArray[Any]) -> NDArray[Any]:
-    """Return the values; raise `MapperError` if one is not a whole number."""
-    wrong = values[~(np.isfinite(values) & (values == np.rint(values)))]
-    if wrong.size:
-        raise MapperError(f"{name} holds {wrong[0]:g}; give whole numbers")
-    return values
-
-
-def _real(reader: Reader, node: OnnxNode, data: View, at: int) -> View:
-    """Return the whole numbers of a stored map; a model input is stored first, in 8 bits."""
-    if data.tensor in [view.tensor for view in reader.graph.inputs.values()]:
-        name, zero = f"{data.tensor.name}.stored", 0 if reader.signed else -128
-        stored = Tensor(name, data.tensor.shape, "int8", 1.0, zero, stored=True)
-        reader.graph.nodes.append(Node(Quantise(), [data.tensor], [stored], (node.name,)))
-        reader.guessed = True
-        note = f"input {data.tensor.name!r} is read as whole numbers from " + (
-            "-128 to 127, as the samples of --calibrate contain negative ones"
-            if reader.signed
-            else "0 to 255: such networks do not specify the range; give samples with "
-            "--calibrate if it has negative ones"
-        )
-        if note not in reader.graph.notes:
-            reader.graph.notes.append(note)
-        data = data._replace(tensor=stored)
-    if data.tensor.type == "float32":
-        return data
-    return dequantised(reader, node, data, f"{node.proto.input[at]}.real")
 
 
 def of_whole_numbers(compute: Handler, reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
@@ -124,23 +96,88 @@ def of_whole_numbers(compute: Handler, reader: Reader, node: OnnxNode, inputs: l
     if not whole_numbers(reader):
         require_real(inputs)
         return compute(reader, node, inputs)
-    taken = [
-        _real(reader, node, value, at) if isinstance(value, View) else value
-        for at, value in enumerate(inputs)
-    ]
     if node.name in reader.keep:
-        return reader.host(node.kind, node, taken, node.attributes)
-    begun = len(reader.graph.nodes)
+        return on_host(reader, node, inputs, None)
+    taken, begun = [], len(reader.graph.nodes)
+    for at, value in enumerate(inputs):
+        found = on_cores(reader, node, value, at) if isinstance(value, View) else value
+        if isinstance(found, str):
+            del reader.graph.nodes[begun:]
+            return on_host(reader, node, inputs, found)
+        taken.append(found)
     made = compute(reader, node, taken)
+    if made is None or isinstance(made, str):
+        del reader.graph.nodes[begun:]
+        return on_host(reader, node, inputs, made)
     for one in reader.graph.nodes[begun:]:
         for tensor in one.inputs[1:]:
             if tensor.value is not None:
-                values = _all_whole("a constant", tensor.value).astype(np.int64)
+                values = all_whole("a constant", tensor.value).astype(np.int64)
                 reader.graph.quantised[tensor] = Stored(values, np.ones(1, np.float32))
     return made
 
 
+def integer_gelu(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
+    """Read iGELU, a function of one whole number, as a table."""
+    numbers = number_of(node, "b"), number_of(node, "one")
+    return applied(reader, node, inputs[0], Term("integer_gelu", (X,), numbers))
+
+
+def integer_mean(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
+    """Read IntegerMean as average pooling, if the multiplier of a core divides exactly."""
+    data: View = inputs[0]
+    maker = reader.graph.maker(data.tensor, Dequantise)
+    pooled = mean(reader, node, inputs)
+    if maker is None or not isinstance(pooled, View):
+        return "it is not a mean over all pixels of a stored map"
+    stored = maker.inputs[0]
+    count = stored.height * stored.width
+    how = division(stored, count, node.name)
+    if how is None:
+        return f"the multiplier of a core does not divide by {count} exactly"
+    made = stored.like(pooled.tensor.name, pooled.tensor.shape)
+    pooled.tensor.name += ".real"
+    reader.graph.nodes.append(Node(Requantise(how), [pooled.tensor], [made], (node.name,)))
+    return pooled._replace(tensor=made)
+
+
+def division(stored: Tensor, count: int, where: str) -> Requantisation | None:
+    """Return the requantisation of sums of a stored map to their mean; None if it is inexact.
+
+    Deeploy rounds halves up if the count is a power of two, else away from zero.
+    """
+    if count > MOST_COUNT:
+        return None
+    rounding: Rounding = "up" if count & (count - 1) == 0 else "away"
+    factor = multiplier(1 / count, where)
+    how = Requantisation(factor, stored.zero_point, stored.low, stored.high, rounding)
+    least, most = (count * (end - stored.zero_point) for end in (stored.low, stored.high))
+    sums = np.arange(least, most + 1)
+    wanted = (2 * np.abs(sums) + count) // (2 * count) * np.sign(sums)
+    if rounding == "up":
+        wanted = (2 * sums + count) // (2 * count)
+    return how if np.array_equal(requantise(sums, how), wanted + stored.zero_point) else None
+
+
+def host_only(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
+    """Read an operator that only the host computes.
+
+    Raises `MapperError` for levels that its definition does not know.
+    """
+    levels = number_of(node, "n_levels")
+    if node.kind == "ITAMax" and levels != LEVELS:
+        raise MapperError(f"n_levels is {levels:g}; its shifts are defined for {LEVELS}")
+    return on_host(reader, node, inputs, None)
+
+
 INTEGERS: dict[str, Handler] = {
-    KIND: requant_shift,
+    REQUANT_SHIFT: requant_shift,
     **{kind: partial(of_whole_numbers, FLOAT[kind]) for kind in ("Conv", "Gemm", "MatMul", "Add")},
+    "iGELU": partial(of_whole_numbers, integer_gelu),
+    "IntegerMean": partial(of_whole_numbers, integer_mean),
+    **dict.fromkeys(("iLayerNorm", "ITAMax"), host_only),
+    **{
+        kind: partial(selecting, FLOAT.get(kind))
+        for kind in ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Gather")
+    },
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from mapper.compiler.ir.graph import View
 from mapper.compiler.ir.tensor import Tensor
@@ -24,14 +24,15 @@ STORING = frozenset({"DequantizeLinear", "Cast", "Identity"})
 """Operators through which a node reads a constant of the same shape."""
 
 
-def vector_size(model: Model, name: str) -> int | None:
-    """Return the size of the vectors that the users of a value read; None for other values."""
+def vector_size(model: Model, users: Mapping[str, Sequence[OnnxNode]], name: str) -> int | None:
+    """Return the size of the vectors that the users of a value read; None for other values.
+
+    users : nodes that read a value, by its name
+    """
     seen, waiting = {name}, [name]
     while waiting:
         one = waiting.pop(0)
-        for node in model.nodes:
-            if one not in node.proto.input:
-                continue
+        for node in users.get(one, ()):
             if (size := _size_read(model, node, one)) is not None:
                 return size
             made = {str(result) for result in node.proto.output} - seen
@@ -73,7 +74,7 @@ def scatters(view: View, size: int) -> bool:
 def vectors(name: str, shape: Sequence[int], size: int, others: Iterable[View]) -> View | None:
     """Return a view of a new tensor for a value of vectors, which its last axes hold.
 
-    size : of a vector; others : existing views: with as many vectors, pixels are laid out alike
+    size : of a vector; others : existing views: with as many vectors, pixels have the same layout
     Returns None if the last axes do not hold vectors of this size.
     """
     shape = tuple(int(one) for one in shape)

@@ -43,6 +43,12 @@ def _exponential(x: Real, alpha: float, scale: float, slope: float) -> Real:
     return np.asarray(scale * np.where(x > 0, x, below))
 
 
+def _integer_gelu(x: Real, b: float, one: float) -> Real:
+    """Return the GELU of whole numbers by a polynomial of degree two (Kim et al., 2021, I-BERT)."""
+    error = np.sign(x) * (one - (np.minimum(np.abs(x), -b) + b) ** 2)
+    return np.asarray(x * np.floor((one + error) / 2))
+
+
 FORMULAS: MappingProxyType[str, Formula] = MappingProxyType(
     {
         "affine": lambda x, factor, offset: x * factor + offset,
@@ -64,6 +70,7 @@ FORMULAS: MappingProxyType[str, Formula] = MappingProxyType(
         "exponential": _exponential,
         "gelu": lambda x: 0.5 * x * (1.0 + _erf(x / np.sqrt(2.0))),
         "tanh_gelu": _tanh_gelu,
+        "integer_gelu": _integer_gelu,
         "mish": lambda x: x * np.tanh(softplus(x)),
         "erf": _erf,
         "exp": np.exp,

@@ -15,10 +15,11 @@ from mapper.compiler.quantisation.layers import (
     bounds_of,
     product_nodes,
     requantised,
+    requantised_table,
     slope_of,
     table_node,
 )
-from mapper.compiler.quantisation.place import ROUNDING, Made, Place, Sources
+from mapper.compiler.quantisation.place import ROUNDING, Made, Place, Sources, behind
 
 
 def clipped(data: Tensor, result: Tensor, bounds: tuple[int, int], sources: Sources) -> Node:
@@ -38,7 +39,7 @@ def product(graph: Graph, place: Place) -> Made:
     return made
 
 
-def function(_: Graph, place: Place) -> Made:
+def function(graph: Graph, place: Place) -> Made:
     (data,), term = place.data, term_of(place.node)
     if term is None:
         return "its constants vary between channels"
@@ -47,10 +48,13 @@ def function(_: Graph, place: Place) -> Made:
         if after is None:
             return "an activation with slopes per channel follows it"
         term = after(term)
-    if place.how is not None:
-        return "RequantShift follows it"
     if data.type != "int8" or place.result.type != "int8":
         return "its maps have other types than bytes"
+    if place.how is not None:
+        entries = requantised_table(term, data, place.how)
+        if entries is None:
+            return "the factors of its RequantShift vary between channels"
+        return [Node(op.Lookup(entries), [data], [place.result], behind(graph, place))]
     return [table_node(term, data, place.result, place.sources, ROUNDING)]
 
 

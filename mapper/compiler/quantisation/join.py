@@ -18,9 +18,8 @@ from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.requantisation import AddFactors, Requantisation
-from mapper.compiler.ir.stored import Stored, steps_of
 from mapper.compiler.ir.tensor import Tensor, Type, constant
-from mapper.compiler.numerics.formulas import folded_bias, half_away, saturating_multiplier
+from mapper.compiler.numerics.formulas import folded_bias, saturating_multiplier
 from mapper.compiler.quantisation.constants import (
     note_constant,
     sum_factors,
@@ -37,7 +36,8 @@ from mapper.compiler.quantisation.layers import (
     required_shift,
     slope_of,
 )
-from mapper.compiler.quantisation.place import ROUNDING, Made, Place
+from mapper.compiler.quantisation.place import ROUNDING, Made, Place, behind
+from mapper.compiler.quantisation.weights import store_weights, stored_bias, stored_weights
 
 LEAST_SUM = -(1 << 15)  # below every sum of two bytes
 
@@ -139,15 +139,6 @@ def _scaled_layer(
     return True
 
 
-def store_weights(
-    graph: Graph, layer: Node, values: NDArray[np.int64], scales: NDArray[np.float32]
-) -> None:
-    """Replace the weights of a layer by integers with scales, shape (outputs,)."""
-    wide = scales.reshape(-1, *(1,) * (values.ndim - 1))
-    layer.inputs[1] = replace(layer.inputs[1], value=values.astype(np.float32) * wide)
-    graph.quantised[layer.inputs[1]] = Stored(values, scales)
-
-
 def _drop_unused(graph: Graph) -> None:
     for node in graph.nodes_of(op.Dequantise):
         if not graph.users(node.output) and not graph.is_output(node.output):
@@ -201,7 +192,7 @@ def _conv(graph: Graph, place: Place) -> Made:
     if place.how is not None:
         if place.activation is not None:
             return "an activation precedes RequantShift"
-        return [conv, Node(op.Requantise(place.how), [sums], [result], _behind(graph, place))]
+        return [conv, Node(op.Requantise(place.how), [sums], [result], behind(graph, place))]
     with np.errstate(over="ignore"):
         factor = unit / np.float32(result.scale)
     slope = slope_of(place.activation)
@@ -225,48 +216,6 @@ def _sums(place: Place, conv: Node, factor: NDArray[np.float32]) -> Made:
     return [conv]
 
 
-def _behind(graph: Graph, place: Place) -> tuple[str, ...]:
-    """Return the model nodes that a separate requantisation replaces."""
-    maker = graph.maker(place.result)
-    assert maker is not None
-    return place.sources + maker.sources
-
-
-def stored_weights(graph: Graph, node: Node) -> tuple[NDArray[np.int64], NDArray[np.float32]] | str:
-    """Return integer weights minus zero points, shape of the kernels, and scales, shape (outputs,).
-
-    Returns the reason as text if there are none.
-    """
-    tensor = node.inputs[1]
-    stored, real = graph.quantised.get(tensor), tensor.numbers
-    if stored is None:
-        return "its weights are not quantised"
-    outputs = real.shape[0]
-    if stored.scale.size > 1 and stored.values.shape[stored.axis] != outputs:
-        return "its weights have scales along an axis other than the outputs"
-    scales = np.broadcast_to(stored.scale, (outputs,))
-    wide = scales.reshape(-1, *(1,) * (real.ndim - 1))
-    values = np.rint(real / wide).astype(np.int64)
-    if not np.array_equal(values.astype(np.float32) * wide, real):
-        return "its weights are changed after dequantisation"
-    if values.min(initial=0) < -128 or values.max(initial=0) > 127:
-        return "its weights minus their zero point exceed 8 bits"
-    return values, scales
-
-
-def stored_bias(graph: Graph, node: Node, unit: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return the bias in integers as the model stores it; real numbers round half away from
-    zero."""
-    if len(node.inputs) < 3:
-        return np.zeros(unit.size, np.int64)
-    tensor = node.inputs[2]
-    stored, real = graph.quantised.get(tensor), tensor.numbers
-    if stored is not None and np.allclose(stored.scale, unit, rtol=1e-5, atol=0):
-        values = stored.values.astype(np.int64) - stored.zero_point.astype(np.int64)
-        return np.broadcast_to(values.reshape(-1), unit.shape)
-    return half_away(steps_of(real, unit, node.label))
-
-
 def _add(graph: Graph, place: Place) -> Made:
     a, b = place.data
     if place.how is not None:
@@ -275,7 +224,7 @@ def _add(graph: Graph, place: Place) -> Made:
         added = op.Add(whole, LEAST_SUM, -LEAST_SUM - 1, ROUNDING)
         return [
             Node(added, [a, b], [sums], place.node.sources),
-            Node(op.Requantise(place.how), [sums], [place.result], _behind(graph, place)),
+            Node(op.Requantise(place.how), [sums], [place.result], behind(graph, place)),
         ]
     if slope_of(place.activation) is not None:
         return "a leaky activation follows it"
@@ -285,11 +234,19 @@ def _add(graph: Graph, place: Place) -> Made:
     return [Node(made, [a, b], [result], place.sources)]
 
 
-def _map(_: Graph, place: Place) -> Made:
+def _map(graph: Graph, place: Place) -> Made:
     """Return pooling, a slice or upsampling of a map."""
     operator, (data,) = place.node.operator, place.data
     if slope_of(place.activation) is not None:
         return "a leaky activation follows it"
+    if place.how is not None:
+        if not isinstance(operator, op.Pool) or operator.kind != "average":
+            return "RequantShift follows it"
+        sums = Tensor(f"{place.result.name}.sums", place.result.shape, "int32")
+        return [
+            Node(operator, [data], [sums], place.node.sources),
+            Node(op.Requantise(place.how), [sums], [place.result], behind(graph, place)),
+        ]
     if isinstance(operator, op.Pool) and operator.kind == "average":
         return mean_nodes(operator, data, place.result, place.bounds, ROUNDING, place.sources)
     result, bounds = place.result, place.bounds

@@ -21,7 +21,7 @@ from mapper.compiler.ir.node import (
     Product,
     Requantise,
 )
-from mapper.compiler.ir.requantisation import Requantisation, Rounding
+from mapper.compiler.ir.requantisation import Multiplier, Requantisation, Rounding
 from mapper.compiler.ir.tensor import Tensor, Type, constant
 from mapper.compiler.ir.term import Term
 from mapper.compiler.numerics.formulas import (
@@ -29,6 +29,7 @@ from mapper.compiler.numerics.formulas import (
     dequantise,
     half_away,
     quantise,
+    requantise,
     rounding_shift,
     saturating_multiplier,
 )
@@ -286,3 +287,17 @@ def table_node(
             "on the host with --keep, or use --bits 8"
         )
     return Node(table, [data], [result], sources)
+
+
+def requantised_table(term: Term, data: Tensor, how: Requantisation) -> Int64 | None:
+    """Return a function of whole numbers in 8 bits, requantised, as the entries of a table.
+
+    None if the requantisation differs between channels.
+    """
+    numbers = [np.unique(one) for one in (*how.factor, how.offset)]
+    if any(one.size != 1 for one in numbers):
+        return None
+    m0, n, offset = (one.reshape(()) for one in numbers)
+    at = np.arange(data.low, data.high + 1)
+    values = np.rint(value_of(term, dequantise(at, data.scale, data.zero_point))).astype(np.int64)
+    return requantise(values, how._replace(factor=Multiplier(m0, n), offset=offset))

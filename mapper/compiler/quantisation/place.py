@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.requantisation import Requantisation, Rounding
 from mapper.compiler.ir.tensor import Tensor
@@ -37,3 +38,10 @@ class Place(NamedTuple):
     @property
     def bounds(self) -> tuple[int, int]:
         return bounds_of(self.activation, self.result)
+
+
+def behind(graph: Graph, place: Place) -> tuple[str, ...]:
+    """Return the model nodes that a separate requantisation replaces."""
+    maker = graph.maker(place.result)
+    assert maker is not None
+    return place.sources + maker.sources

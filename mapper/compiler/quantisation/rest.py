@@ -12,7 +12,7 @@ from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph, View, take_instead
 from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.quantisation.join import join, store_weights, stored_weights
+from mapper.compiler.quantisation.join import join
 from mapper.compiler.quantisation.parameters import (
     HEADROOM,
     Precision,
@@ -21,6 +21,7 @@ from mapper.compiler.quantisation.parameters import (
     scaling,
 )
 from mapper.compiler.quantisation.ranges import Ends, Range
+from mapper.compiler.quantisation.weights import store_weights, stored_weights
 from mapper.errors import MapperError
 
 COMPUTED = (

@@ -1,7 +1,7 @@
-"""Replace QONNX operators and RequantShift by ONNX operators, for ONNX Runtime.
+"""Replace QONNX operators and operators of integer networks by ONNX operators, for ONNX Runtime.
 
-The modules of the judge share no code with the front end, the host's plan and the passes: they read
-ONNX independently.
+The modules of the judge share no code with the front end, the host's plan and the passes, except
+for the definitions in `onnxwhole`: they read ONNX independently.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from storage.formats.layers.onnxexpanded import Expanded, version_of
+from storage.formats.layers.onnxwhole import WHOLE
+
 Array = NDArray[Any]
-TO_EVEN = np.float32(1.5 * 2**23)
-"""Added and subtracted again, it rounds numbers below 2^22, halves to even, in any opset."""
 INTEGER_WEIGHTS = {
     "QLinearConv": (3, 5, 2), "QLinearMatMul": (3, 5, 2), "QGemm": (3, 5, 2),
     "ConvInteger": (1, 3, 2), "MatMulInteger": (1, 3, 2),
@@ -22,56 +23,7 @@ INTEGER_WEIGHTS = {
 """Input indices of weights, their zero points, and the zero point of the map."""
 
 
-class _Expanded:
-    """Nodes that replace one without a kernel in ONNX Runtime."""
-
-    def __init__(self, proto: Any, constants: dict[str, Array], number: int) -> None:
-        self.proto, self.constants, self.prefix = proto, constants, f"plain{number}"
-        self.nodes: list[Any] = []
-        self.made: dict[str, Array] = {}
-        self.attributes = {one.name: _value(one) for one in proto.attribute}
-
-    def constant(self, value: Any) -> str:
-        name = f"{self.prefix}.c{len(self.made)}"
-        self.made[name] = np.asarray(value)
-        return name
-
-    def node(self, kind: str, *inputs: str, output: str | None = None, **more: Any) -> str:
-        from onnx import helper
-
-        name = output or f"{self.prefix}.v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, inputs, [name], name, **more))
-        return name
-
-    def known(self, place: int) -> Array:
-        """Return a constant input; raise `KeyError` if it is not constant."""
-        return self.constants[self.proto.input[place]]
-
-    def rounded(self, value: str, mode: str) -> str:
-        match mode.upper():
-            case "FLOOR":
-                return self.node("Floor", value)
-            case "CEIL":
-                return self.node("Ceil", value)
-            case "ROUND_TO_ZERO" | "DOWN":
-                whole = self.node("Floor", self.node("Abs", value))
-                return self.node("Mul", self.node("Sign", value), whole)
-            case _:
-                large = self.constant(TO_EVEN)
-                return self.node("Sub", self.node("Add", value, large), large)
-
-    def mode(self, usual: str) -> str:
-        found = self.attributes.get("rounding_mode", usual.encode())
-        return str(found.decode())
-
-
-def _value(attribute: Any) -> Any:
-    from onnx import helper
-
-    return helper.get_attribute_value(attribute)
-
-
-def _quant(e: _Expanded) -> None:
+def _quant(e: Expanded) -> None:
     """Add (rint(clip(x / scale + zero)) - zero) * scale (QONNX, Quant)."""
     x, scale, zero, _ = e.proto.input
     bits = float(np.max(e.known(3)))
@@ -85,13 +37,13 @@ def _quant(e: _Expanded) -> None:
     e.node("Mul", e.node("Sub", whole, zero), scale, output=e.proto.output[0])
 
 
-def _bipolar(e: _Expanded) -> None:
+def _bipolar(e: Expanded) -> None:
     x, scale = e.proto.input
     below = e.node("Less", x, e.constant(np.float32(0)))
     e.node("Where", below, e.node("Neg", scale), scale, output=e.proto.output[0])
 
 
-def _trunc(e: _Expanded) -> None:
+def _trunc(e: Expanded) -> None:
     x, scale, zero = e.proto.input[:3]
     steps = np.float32(2.0 ** (float(e.known(3)) - float(e.known(4))))
     whole = e.rounded(e.node("Add", e.node("Div", x, scale), zero), "ROUND")
@@ -99,28 +51,7 @@ def _trunc(e: _Expanded) -> None:
     e.node("Mul", e.node("Sub", cut, zero), scale, output=e.proto.output[0])
 
 
-def _requant_shift(e: _Expanded) -> None:
-    """Add floor((x mul + add) / div + 1/2), clipped to the levels, in float64."""
-    from onnx import TensorProto, numpy_helper
-
-    def number(name: str) -> float:
-        found = e.attributes[name]
-        whole = numpy_helper.to_array(found) if isinstance(found, TensorProto) else found
-        return float(np.asarray(whole).reshape(()))
-
-    levels, signed = number("n_levels_out"), number("signed")
-    low = -(levels // 2) if signed else 0.0
-    x = e.node("Cast", e.proto.input[0], to=TensorProto.DOUBLE)
-    factor, offset = (e.constant(e.known(at).astype(np.float64)) for at in (1, 2))
-    value = e.node("Add", e.node("Mul", x, factor), offset)
-    value = e.node("Div", value, e.constant(np.float64(number("div"))))
-    value = e.node("Floor", e.node("Add", value, e.constant(np.float64(0.5))))
-    value = e.node("Max", value, e.constant(np.float64(low)))
-    value = e.node("Min", value, e.constant(np.float64(low + levels - 1)))
-    e.node("Cast", value, to=TensorProto.FLOAT, output=e.proto.output[0])
-
-
-def _quantised_pool(e: _Expanded) -> None:
+def _quantised_pool(e: Expanded) -> None:
     """Pooling of real numbers between DequantizeLinear and QuantizeLinear: a mean of integers is
     halfway between two of them so often that it must be seen where that is so."""
     x, x_scale, x_zero, y_scale, y_zero = (*e.proto.input, "")[:5]
@@ -132,11 +63,11 @@ def _quantised_pool(e: _Expanded) -> None:
     e.node("QuantizeLinear", mean, *given, output=e.proto.output[0])
 
 
-EXPANDED: dict[str, Callable[[_Expanded], None]] = {
+EXPANDED: dict[str, Callable[[Expanded], None]] = {
     "Quant": _quant,
     "BipolarQuant": _bipolar,
     "Trunc": _trunc,
-    "RequantShift": _requant_shift,
+    **WHOLE,
     "QLinearAveragePool": _quantised_pool,
     "QLinearGlobalAveragePool": _quantised_pool,
 }
@@ -151,13 +82,14 @@ def plain_model(model: Any) -> None:
     from onnx import numpy_helper
 
     graph = model.graph
+    version = version_of((one.domain, one.version) for one in model.opset_import)
     constants = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
     for node in graph.node:
         if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
             constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
     nodes: list[Any] = []
     for number, node in enumerate(graph.node):
-        made = list(_expanded(node, constants, number, graph)) or [node]
+        made = list(_expanded(node, constants, number, version, graph)) or [node]
         for one in made:
             _exact_weights(one, constants, graph)
         nodes += made
@@ -182,13 +114,15 @@ def _copied(node: Any) -> Any:
     return made
 
 
-def _expanded(node: Any, constants: dict[str, Array], number: int, graph: Any) -> Iterator[Any]:
+def _expanded(
+    node: Any, constants: dict[str, Array], number: int, version: int, graph: Any
+) -> Iterator[Any]:
     """Yield the nodes that replace one; none if it stays."""
     from onnx import numpy_helper
 
     if node.op_type not in EXPANDED:
         return
-    made = _Expanded(node, constants, number)
+    made = Expanded(node, constants, f"plain{number}", version)
     try:
         EXPANDED[node.op_type](made)
     except KeyError:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
+from storage.formats.layers.onnxwhole import expanded
 
 FATAL = 4  # log severity of ONNX Runtime: its errors are also raised
 OLDEST_IR = 4  # first IR version whose constants need not be inputs
@@ -61,7 +62,7 @@ Inputs = Mapping[str, tuple[np.dtype[Any], Sequence[int] | None]]
 
 
 def model_of_node(proto: Any, inputs: Inputs, constants: Constants, opsets: Opsets) -> bytes:
-    """Return a serialised model of one node."""
+    """Return a serialised model of one node; operators of integer networks become ONNX nodes."""
     from onnx import helper, numpy_helper
 
     taken = [
@@ -69,8 +70,10 @@ def model_of_node(proto: Any, inputs: Inputs, constants: Constants, opsets: Opse
         for name, (kind, shape) in inputs.items()
     ]
     results = [helper.make_empty_tensor_value_info(name) for name in proto.output if name]
-    kept = [numpy_helper.from_array(value, name) for name, value in constants.items()]
-    graph = helper.make_graph([proto], "node", taken, results, kept)
+    whole = expanded(proto, opsets)
+    nodes, more = ([proto], {}) if whole is None else (whole.nodes, whole.made)
+    kept = [numpy_helper.from_array(value, name) for name, value in {**constants, **more}.items()]
+    graph = helper.make_graph(nodes, "node", taken, results, kept)
     imports = [helper.make_opsetid(domain, version) for domain, version in opsets]
     oldest = max(OLDEST_IR, helper.find_min_ir_version_for(imports, ignore_unknown=True))
     model = helper.make_model(graph, opset_imports=imports, ir_version=oldest)

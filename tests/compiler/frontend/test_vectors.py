@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mapper.cli.main import main
+from mapper.compiler.explain import explain
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Host
 from mapper.compiler.model import open_model
+from mapper.compiler.settings import CompileSettings
 from tests.compiler import quantised
-from tests.compiler.models import agree, check, onnx_model, read
+from tests.compiler.models import agree, check, onnx_model, read, saved
 from tests.compiler.quantised import Net, how, less
 from tests.reference import quantised as twin
 from tests.storage.formats.onnx_models import helper
@@ -126,7 +129,7 @@ def test_only_attention_stays_on_the_host(tmp_path: Path) -> None:
     [
         ([node("MatMul", "x k", "y")], "its map does not have its channels on the last axis"),
         ([node("MatMul", "k x", "y")], "it multiplies a constant by a map; cores multiply"),
-        ([node("MatMul", "x e", "y")], "it multiplies each part of a map by weights of its own"),
+        ([node("MatMul", "x e", "y")], "it multiplies parts of a map by different weights"),
     ],
     ids=["columns", "matrix first", "a matrix per channel"],
 )
@@ -210,3 +213,77 @@ def test_whole_sums_of_vectors(tmp_path: Path) -> None:
     expected = (less(vectors_of(x), taken) @ w).astype(np.float32) * np.float32(0.0031)
     np.testing.assert_allclose(quantised.run_integers(graph, x)["y"], expected, rtol=1e-6)
     assert any(one.kind == "conv" for one in graph.nodes)
+
+
+# -- a network in floating point -------------------------------------------------------------------
+
+
+def linear(x: str, name: str, constants: dict[str, Any], inputs: int, outputs: int) -> list[Any]:
+    """Return MatMul and Add, and add their constants."""
+    constants[f"{name}.w"] = normal(inputs, outputs) / np.float32(np.sqrt(inputs))
+    constants[f"{name}.b"] = normal(outputs) / 4
+    return [node("MatMul", f"{x} {name}.w", f"{name}.m"), node("Add", f"{name}.m {name}.b", name)]
+
+
+def vision_transformer(blocks: int, channels: int = 32, heads: int = 2) -> Any:
+    """Return a classifier of 16x16 pixels with patches of 4x4, as exporters write it."""
+    count, size = 16, channels // heads
+    constants: dict[str, Any] = {
+        "kernels": normal(channels, 3, 4, 4) / 7, "patches": np.array([1, channels, -1]),
+        "split": np.array([1, count, heads, size]), "join": np.array([1, count, channels]),
+        "root": np.float32(np.sqrt(size)), "axes": np.array([1]),
+    }  # fmt: skip
+    nodes = [
+        node("Conv", "x kernels", "p", kernel_shape=[4, 4], strides=[4, 4]),
+        node("Reshape", "p patches", "r"), node("Transpose", "r", "t0", perm=[0, 2, 1]),
+    ]  # fmt: skip
+
+    def norm(x: str, name: str) -> Any:
+        constants[f"{name}.g"], constants[f"{name}.e"] = 1 + normal(channels) / 5, normal(channels)
+        return node("LayerNormalization", f"{x} {name}.g {name}.e", name, axis=-1)
+
+    for at in range(blocks):
+        nodes.append(norm(f"t{at}", f"{at}.n"))
+        for one in "qkv":
+            made = f"{at}.{one}"
+            perm = [0, 2, 3, 1] if one == "k" else [0, 2, 1, 3]
+            nodes += [
+                *linear(f"{at}.n", made, constants, channels, channels),
+                node("Reshape", f"{made} split", f"{made}.r"),
+                node("Transpose", f"{made}.r", f"{made}.t", perm=perm),
+            ]
+        nodes += [
+            node("MatMul", f"{at}.q.t {at}.k.t", f"{at}.s"), node("Div", f"{at}.s root", f"{at}.d"),
+            node("Softmax", f"{at}.d", f"{at}.a", axis=-1),
+            node("MatMul", f"{at}.a {at}.v.t", f"{at}.z"),
+            node("Transpose", f"{at}.z", f"{at}.zt", perm=[0, 2, 1, 3]),
+            node("Reshape", f"{at}.zt join", f"{at}.j"),
+            *linear(f"{at}.j", f"{at}.o", constants, channels, channels),
+            node("Add", f"t{at} {at}.o", f"{at}.u"), norm(f"{at}.u", f"{at}.n2"),
+            *linear(f"{at}.n2", f"{at}.f", constants, channels, 4 * channels),
+            node("Gelu", f"{at}.f", f"{at}.g"),
+            *linear(f"{at}.g", f"{at}.h", constants, 4 * channels, channels),
+            node("Add", f"{at}.u {at}.h", f"t{at + 1}"),
+        ]  # fmt: skip
+    nodes += [norm(f"t{blocks}", "n"), node("ReduceMean", "n axes", "mean", keepdims=0)]
+    nodes += linear("mean", "y", constants, channels, 10)
+    return onnx_model(nodes, constants, (1, 3, 16, 16), opset=20)
+
+
+def test_projections_of_a_vision_transformer_run_on_cores(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two blocks, calibrated: programs equal the integer reference, and agree with the model."""
+    path, samples = saved(vision_transformer(2), tmp_path), tmp_path / "x.npy"
+    np.save(samples, RANDOM.normal(0, 1, (32, 3, 16, 16)).astype(np.float32))
+    line = ["compile", str(path), "--chip", "1x1", "--calibrate", str(samples)]
+    assert main([*line, "-o", str(tmp_path / "out")]) == 0
+    assert "agree with ONNX Runtime" in capsys.readouterr().out
+    found = explain(open_model(path), CompileSettings())
+    where = {one.node.removeprefix("n_"): one.where for one in found}
+    products = [f"{at}.{one}.m" for at in range(2) for one in "qkvofh"]
+    assert {where[name] for name in (*products, "y.m", "p", "mean")} == {"core"}
+    host = {one.kind for one in found if one.where == "host"}
+    assert host == {"LayerNormalization", "Transpose", "MatMul", "Div", "Softmax"}
+    assert main(["simulate", str(tmp_path / "out"), "--input", str(samples), "--check"]) == 0
+    assert "0 differ from the reference" in capsys.readouterr().out
