@@ -38,6 +38,7 @@ class GraphBuilder:
         self.values: dict[str, Value] = dict(model.constants)
         self.types: dict[str, np.dtype[Any]] = {}
         self.why = ""
+        self._of_model: dict[str, str] = {}  # values of the model that host nodes make in part
         self._users: dict[str, list[OnnxNode]] = {}
         for node in model.nodes:
             for name in dict.fromkeys(node.proto.input):
@@ -71,7 +72,7 @@ class GraphBuilder:
         if (found := self.of_vectors(name, shape)) is not None:
             return found
         like = next((one for one in inputs if isinstance(one, View) and one.shape == shape), None)
-        if like is not None and like.groups is not None:
+        if like is not None and like.groups is not None and len(shape) > 2:
             return like._replace(tensor=Tensor(name, like.tensor.shape))
         if 1 <= len(shape) <= 4 and shape[0] == 1:
             return self.view(name, shape)
@@ -80,7 +81,7 @@ class GraphBuilder:
 
     def vector_size(self, name: str) -> int | None:
         """Return the size of the vectors that the users of a value read; None for others."""
-        return vector_size(self.model, self._users, name)
+        return vector_size(self.model, self._users, self._of_model.get(name, name))
 
     def of_vectors(self, name: str, shape: Sequence[int]) -> View | None:
         """Return a view of a new tensor if the users of a value read vectors on its last axes."""
@@ -131,6 +132,7 @@ class GraphBuilder:
         from onnx import helper
 
         made = f"{node.proto.output[0]}.{role}"
+        self._of_model[made] = str(node.proto.output[0])
         names: list[str] = []
         for at, one in enumerate(inputs):
             name = one.tensor.name if isinstance(one, View) else f"{node.name}.{role}.{at}"

@@ -192,7 +192,7 @@ def transpose(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     merged = (axis for at in perm[1:] for axis in groups[at - 1])
     made = data._replace(order=(0, *merged), shape=shape)
     size = reader.vector_size(str(node.proto.output[0]))
-    if size is not None and scatters(made, size):
+    if size is not None and data.tensor.type == "float32" and scatters(made, size):
         return f"its result holds vectors of {size} numbers, in another order than its map"
     return made
 

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from mapper.compiler.frontend.float import FLOAT, mean
 from mapper.compiler.frontend.functions import applied
 from mapper.compiler.frontend.onnx import Handler, Made, Reader, require_real
+from mapper.compiler.frontend.qoperator import moving
+from mapper.compiler.frontend.qoperator import on_host as unread
 from mapper.compiler.frontend.whole import (
     LEVELS,
     REQUANT_SHIFT,
@@ -22,7 +24,6 @@ from mapper.compiler.frontend.whole import (
     number_of,
     on_cores,
     on_host,
-    selecting,
     stored_zero,
     whole_numbers,
 )
@@ -170,6 +171,18 @@ def host_only(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     return on_host(reader, node, inputs, None)
 
 
+def selecting(compute: Handler, reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
+    """Read an operator whose result is a part of its input, or its input in another order."""
+    made = compute(reader, node, inputs)
+    if made is not None and not isinstance(made, str):
+        return made
+    if whole_numbers(reader):
+        return on_host(reader, node, inputs, made)
+    if isinstance(inputs[0], View) and inputs[0].tensor.type != "float32":
+        return moving(lambda *_: made, reader, node, inputs)
+    return made
+
+
 INTEGERS: dict[str, Handler] = {
     REQUANT_SHIFT: requant_shift,
     **{kind: partial(of_whole_numbers, FLOAT[kind]) for kind in ("Conv", "Gemm", "MatMul", "Add")},
@@ -177,7 +190,7 @@ INTEGERS: dict[str, Handler] = {
     "IntegerMean": partial(of_whole_numbers, integer_mean),
     **dict.fromkeys(("iLayerNorm", "ITAMax"), host_only),
     **{
-        kind: partial(selecting, FLOAT.get(kind))
+        kind: partial(selecting, FLOAT.get(kind, unread))
         for kind in ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Gather")
     },
 }

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.frontend.onnx import Handler, Made, Reader
+from mapper.compiler.frontend.onnx import Made, Reader
 from mapper.compiler.frontend.quantised import dequantised
 from mapper.compiler.ir.graph import Graph, View
 from mapper.compiler.ir.node import Dequantise, Host, Node, Quantise
@@ -183,14 +183,6 @@ def _note_sums(reader: Reader, node: OnnxNode, maps: list[Any]) -> None:
             f"node {node.name!r} (MatMul): the host adds in float32, which is exact up to "
             f"{MOST_EXACT:,}; its sums can reach {count:,}"
         )
-
-
-def selecting(compute: Handler | None, reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
-    """Read an operator whose result is a part of its input, or its input in another order."""
-    made = None if compute is None else compute(reader, node, inputs)
-    if not whole_numbers(reader) or not (made is None or isinstance(made, str)):
-        return made
-    return on_host(reader, node, inputs, made)
 
 
 def all_whole(name: str, values: NDArray[Any]) -> NDArray[Any]:

@@ -215,6 +215,31 @@ def test_whole_sums_of_vectors(tmp_path: Path) -> None:
     assert any(one.kind == "conv" for one in graph.nodes)
 
 
+@pytest.mark.parametrize("kind", ["Transpose", "Gather"])
+def test_stored_integers_in_another_order(tmp_path: Path, kind: str) -> None:
+    """The host moves integers that a model stores; the scale stays."""
+    net, x, taken = begin()
+    net.node("Reshape", ["q", net.constant(np.array([1, 12, 2, 3]))], "r")
+    if kind == "Transpose":
+        net.node("Transpose", ["r"], "moved", perm=[0, 1, 3, 2])
+    else:
+        net.node("Gather", ["r", net.constant(np.arange(12)[::-1].copy())], "moved", axis=1)
+    net.node("Reshape", ["moved", net.constant(np.array([1, 12, 6]))], "j")
+    net.real("j", taken, "d")
+    w, scale = net.random.integers(-90, 90, (6, 4)).astype(np.int8), np.float32(0.013)
+    net.real(net.constant(w), twin.How(scale, 0, "int8"), "wd")
+    net.node("MatMul", ["d", "wd"], "m")
+    made = how("uint8", 0.05, 4)
+    net.real(net.stored("m", made, "mq"), made, "y")
+    split = less(vectors_of(x), taken).reshape(1, 12, 2, 3)
+    split = split.transpose(0, 1, 3, 2) if kind == "Transpose" else split[:, ::-1]
+    sums = split.reshape(1, 12, 6) @ w.astype(np.int64)
+    stored = twin.scaled(sums, (taken.scale * scale) / made.scale, made)
+    expected = twin.dequantised(stored, made)
+    hosts = ("QuantizeLinear", "DequantizeLinear", kind)
+    quantised.check(net, x, expected, tmp_path, hosts)
+
+
 # -- a network in floating point -------------------------------------------------------------------
 
 
