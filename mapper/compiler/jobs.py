@@ -7,6 +7,7 @@ from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.npu.arrivals import HostLink
 from mapper.compiler.codegen.builder import Choices
+from mapper.compiler.codegen.searches import CutSearches
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Host
 from mapper.compiler.ir.verifier import require_sound
@@ -50,7 +51,8 @@ def job_of(
             raise MapperError(f"no node runs on a core{_first_reason(graph)}")
     with stage("execution order"):
         partition = divide(graph, macros)
-    return CompileJob(partition, places, shape, choices, settings, HostLink.of(chip.host))
+    link = HostLink.of(chip.host)
+    return CompileJob(partition, places, shape, choices, settings, link, CutSearches())
 
 
 def _first_reason(graph: Graph) -> str:

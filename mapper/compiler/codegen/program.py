@@ -18,6 +18,7 @@ from mapper.compiler.codegen.builder import DUAL, Choices, MemoryPlan, WeightPla
 from mapper.compiler.codegen.emitter import Emitter
 from mapper.compiler.codegen.macros.encode import Layers
 from mapper.compiler.codegen.macros.file import MACROS, pack_layers, unpack_layers
+from mapper.compiler.codegen.searches import CutSearches
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.log import CompileLog
@@ -49,6 +50,7 @@ class CoreTarget(NamedTuple):
     from and to other cores.
 
     preset : preset vectors of feature maps; None for the borders of the regions
+    searches : searches for cuts of this compilation; None to search again
     """
 
     shape: NpuShape
@@ -57,6 +59,7 @@ class CoreTarget(NamedTuple):
     links: CoreLinks = NO_LINKS
     place: Place = (0, 0)
     preset: Preset | None = None
+    searches: CutSearches | None = None
 
     @classmethod
     def alone(
@@ -153,7 +156,8 @@ def _emitted(
     shape, reloaded, plan = core.shape, frozenset[str](), core.memory
     borders = core.preset or Preset.around(core.regions, shape.columns)
     with stage("tiles and cores"):
-        ways = CutOptions.of(Emitter(shape, core.regions, options, plan), macros)
+        searches = core.searches or CutSearches()
+        ways = CutOptions.of(Emitter(shape, core.regions, options, plan), macros, searches)
     while True:
         with stage("tiles and cores"):
             cuts = ways.chosen(macros, shape, reloaded, options.lag)
@@ -212,13 +216,13 @@ class CutOptions(NamedTuple):
     cuts: list[Cut]
 
     @classmethod
-    def of(cls, emitter: Emitter, macros: list[Macro]) -> CutOptions:
+    def of(cls, emitter: Emitter, macros: list[Macro], searches: CutSearches) -> CutOptions:
         """Find cuts by search or by a fixed rule; `first_tile` fixes the first layer."""
         options = emitter.options
         plane = options.first_tile[::-1] if options.first_tile else None
         if options.schedule == "search":
             found = [
-                emitter.ways(macro, number, None if number else plane)
+                searches.ways(emitter, macro, number, None if number else plane)
                 for number, macro in enumerate(macros)
             ]
             return cls(found, [])

@@ -10,6 +10,7 @@ from mapper.compiler.codegen.emitter import Emitter
 from mapper.compiler.codegen.kernels import weight_words
 from mapper.compiler.codegen.placement import plan_weights
 from mapper.compiler.codegen.program import memory_sizes
+from mapper.compiler.codegen.searches import CutSearches
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region, pixel_vectors
 from mapper.compiler.multicore.areas import Homes
@@ -50,10 +51,11 @@ class PartCosts:
     """
 
     def __init__(
-        self, whole: Whole, shape: NpuShape, choices: Choices, streams: bool = False
-    ) -> None:
+        self, whole: Whole, shape: NpuShape, choices: Choices, searches: CutSearches,
+        streams: bool = False,
+    ) -> None:  # fmt: skip
         self.whole, self.macros, self.shape, self.choices = whole, whole.macros, shape, choices
-        self.streams = streams
+        self.searches, self.streams = searches, streams
         self.homes = Homes(whole.places, shape.columns)
         self._known: dict[tuple[object, ...], PartCost | DoesNotFitError] = {}
 
@@ -96,7 +98,7 @@ class PartCosts:
         memory = memory._replace(stop=vectors, targets=targets)
         emitter = Emitter(shape, regions, self.choices, memory)
         limits = Limits(shape.instructions, shape.micro_ops, self.choices.lag)
-        ways = [emitter.ways(made.macro, 0, None)]
+        ways = [self.searches.ways(emitter, made.macro, 0, None)]
         (best,) = chosen([made.macro], ways, limits)
         emitter.emit(made.macro, best.cut)
         tables = emitter.tables

@@ -17,6 +17,7 @@ from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.arrivals import HostLink
 from mapper.compiler.codegen.builder import Choices
 from mapper.compiler.codegen.code import CoreCode, Lying
+from mapper.compiler.codegen.searches import CutSearches
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region
@@ -32,6 +33,7 @@ class CompileJob(NamedTuple):
 
     places : places of feature maps inside others; choices : code generation options
     link : timing of the host's weights
+    searches : searches for cuts of this compilation
     """
 
     partition: Partition
@@ -39,7 +41,8 @@ class CompileJob(NamedTuple):
     shape: NpuShape
     choices: Choices
     settings: CompileSettings
-    link: HostLink = HostLink()
+    link: HostLink
+    searches: CutSearches
 
 
 class Made(NamedTuple):

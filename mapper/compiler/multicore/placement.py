@@ -26,15 +26,15 @@ from storage.errors import write_error
 if TYPE_CHECKING:
     from mapper.settings import Settings
 
-PRESET = "strong"
-"""Preset of the mapper: networks of pieces are small."""
+TRIED, FINAL = "fast", "strong"
+"""Presets of the mapper: while cuts are compared, and for the best one."""
 MEMORY = 1 << 28  # bytes
 ROUNDS = 3
 """Maximum placement rounds; each round updates the nearest ports."""
 
 
 def cores_of(
-    vertices: Vertices, chip: Chip, ports: Sequence[Place], placement: Placement
+    vertices: Vertices, chip: Chip, ports: Sequence[Place], placement: Placement, preset: str
 ) -> NDArray[np.int32]:
     """Return the core of every piece, shape (pieces,). ports : nodes of the host's ports
 
@@ -42,7 +42,7 @@ def cores_of(
     its temporary files.
     """
     if placement == "mapper":
-        return place_near(vertices, chip, ports, 0)
+        return place_near(vertices, chip, ports, 0, preset)
     return in_order(vertices.groups, chip, placement == "serpentine")
 
 
@@ -57,7 +57,7 @@ def in_order(groups: NDArray[np.int64], chip: Chip, serpentine: bool) -> NDArray
 
 
 def place_near(
-    vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int
+    vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int, preset: str = FINAL
 ) -> NDArray[np.int32]:
     """Return the core of every piece, shape (pieces,); each uses the nearest port of the host.
 
@@ -66,10 +66,10 @@ def place_near(
     Raises the errors of `place`.
     """
     if len(ports) == 1:
-        return place(vertices, chip, ports, seed)
+        return place(vertices, chip, ports, seed, preset)
     port_of, best = _dealt(vertices, len(ports)), None
     for _ in range(ROUNDS):
-        found = place(with_ports(vertices, port_of, len(ports)), chip, ports, seed)
+        found = place(with_ports(vertices, port_of, len(ports)), chip, ports, seed, preset)
         at = np.stack([found % chip.width, found // chip.width], 1)
         nearest_ = np.array([ports.index(nearest(ports, (int(x), int(y)))) for x, y in at])
         ends = np.concatenate([at, ports])
@@ -97,17 +97,19 @@ def _dealt(vertices: Vertices, ports: int) -> NDArray[np.int64]:
     return number[groups]
 
 
-def effort(seed: int = 0) -> Settings:
+def effort(seed: int = 0, preset: str = FINAL) -> Settings:
     """Return the mapper settings for placing parts.
 
     Each flit has one destination, so the objective is "unicast", independent of the chip's spikes.
     """
-    from mapper.settings import preset
+    from mapper import settings
 
-    return preset(PRESET, objective="unicast", seed=seed, threads=1, memory_bytes=MEMORY)
+    return settings.preset(preset, objective="unicast", seed=seed, threads=1, memory_bytes=MEMORY)
 
 
-def place(vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int) -> NDArray[np.int32]:
+def place(
+    vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int, preset: str = FINAL
+) -> NDArray[np.int32]:
     """Return the core of every piece. ports : nodes of the host's ports, the last vertices
 
     Raises `DoesNotFitError` if the mapper finds no mapping, `WriteError` if there is no room for
@@ -134,7 +136,7 @@ def place(vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int) -> 
             None, None, neurons=vertices.sizes.size, sizes=vertices.sizes,
         ),
         tiles_chip(chip),
-        effort(seed),
+        effort(seed, preset),
         ConstraintFile(Path("groups of pieces"), constraints.encode()),
     )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="mapper-") as folder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ from mapper.compiler.multicore.costs import PartCosts
 from mapper.compiler.multicore.job import ChipPlan, CompileJob, MacroPiece, Made, ports_of
 from mapper.compiler.multicore.meshed import HostSide, mesh_chip
 from mapper.compiler.multicore.period import Grouped, Line, Way, taken_rows, turns
-from mapper.compiler.multicore.placement import cores_of
+from mapper.compiler.multicore.placement import FINAL, TRIED, cores_of
 from mapper.compiler.multicore.plan import plan_cores
 from mapper.compiler.multicore.room import require_room_on_several, whole_of
 from mapper.compiler.multicore.tries import Tried, best_of, each, earliest, tried
@@ -52,8 +53,16 @@ FRAMES = 8
 """Simulated frames per cut."""
 
 
-Ran = list[Tried[tuple[Made, CompileLog]]]
-"""Simulated cuts, each with the log of its programs."""
+class Programs(NamedTuple):
+    """Programs of a cut, the log of their generation, and the input that they were made from."""
+
+    made: Made
+    log: CompileLog
+    job: CompileJob
+
+
+Ran = list[Tried[Programs]]
+"""Simulated cuts."""
 
 
 def refusal(job: CompileJob) -> str:
@@ -105,9 +114,13 @@ def spread(job: CompileJob, chip: Chip, log: CompileLog) -> Made:
             all_ += _cuts(job, way, (chip, ports), all_)
     if not all_:
         all_ = _cuts(job, STREAMED, (chip, ports), [])
-    best = earliest(all_) if job.settings.objective == "latency" else best_of(all_)
-    made, own = best.made
-    log.lines += own.lines
+    first = earliest if job.settings.objective == "latency" else best_of
+    best = first(all_)
+    if job.settings.placement == "mapper":
+        again = _simulated(best.made.job, best.found, (chip, ports), FINAL)
+        best = min(again, best, key=lambda one: (one.period, one.latency))
+    made = best.made.made
+    log.lines += best.made.log.lines
     log.add(
         f"{len(best.found.pieces)} parts of {len(job.partition.macros)} layers on "
         f"{len(made.codes)} cores: period {best.period:,.0f} cycles per frame, latency "
@@ -121,33 +134,45 @@ def _cuts(job: CompileJob, way: Way, where: tuple[Chip, Sequence[Place]], before
 
     where : the chip, and the nodes of the host's ports
     """
-    chip, ports = where
+    chip, _ = where
     whole, shape = whole_of(job), job.shape
     job = job._replace(choices=replace(job.choices, lag=way.lag))
-    costs = PartCosts(whole, shape, job.choices, way.streams)
+    costs = PartCosts(whole, shape, job.choices, job.searches, way.streams)
     rows = taken_rows(whole, costs.homes, shape.columns)
 
-    def run(found: Grouped) -> Tried[tuple[Made, CompileLog]]:
-        log = CompileLog()
-        cores = cores_of(vertices_of(whole, *found, shape), chip, ports, job.settings.placement)
-        at = [(int(core) % chip.width, int(core) // chip.width) for core in cores]
-        made = on_cores(job, list(zip(found.pieces, at, strict=True)), ports, log)
-        with stage("cycles"):
-            chip_run = _run(made, chip, job)
-            ran = chip_report(*chip_run)
-        groups = dict(zip(at, found.groups, strict=True))
-        cycles = [0.0] * len(groups)
-        for core, work in chip_run[1].cores.items():
-            late = work.waits[:, CAUSES.index("router")].max() / FRAMES
-            cycles[groups[core]] = ran.cores[core].cycles + float(late)
-        assert ran.mean is not None
-        return Tried(found, (made, log), cycles, ran.mean, ran.latency)
+    def run(found: Grouped) -> Tried[Programs]:
+        return _simulated(job, found, where, TRIED)
 
     with stage("tiles and cores"):
         line = Line(costs, rows, chip.usable_count, way.blocks)
         if job.settings.objective == "latency":
             return each(turns(line, line.cores), run) + tried(line, run)
         return tried(line, run, before)
+
+
+def _simulated(
+    job: CompileJob, found: Grouped, where: tuple[Chip, Sequence[Place]], preset: str
+) -> Tried[Programs]:
+    """Place a cut, generate its programs, and run some frames.
+
+    where : the chip, and the nodes of the host's ports; preset : of the placement
+    """
+    chip, ports = where
+    log, shape = CompileLog(), job.shape
+    vertices = vertices_of(whole_of(job), *found, shape)
+    cores = cores_of(vertices, chip, ports, job.settings.placement, preset)
+    at = [(int(core) % chip.width, int(core) // chip.width) for core in cores]
+    made = on_cores(job, list(zip(found.pieces, at, strict=True)), ports, log)
+    with stage("cycles"):
+        chip_run = _run(made, chip, job)
+        ran = chip_report(*chip_run)
+    groups = dict(zip(at, found.groups, strict=True))
+    cycles = [0.0] * len(groups)
+    for core, work in chip_run[1].cores.items():
+        late = work.waits[:, CAUSES.index("router")].max() / FRAMES
+        cycles[groups[core]] = ran.cores[core].cycles + float(late)
+    assert ran.mean is not None
+    return Tried(found, Programs(made, log, job), cycles, ran.mean, ran.latency)
 
 
 def _run(made: Made, chip: Chip, job: CompileJob) -> tuple[MeshChip, MeshTimes]:
@@ -201,7 +226,7 @@ def chip_programs(
             weights = plan_weights(one.macros, shape, job.settings.weights)
             memory = MemoryPlan(weights, stop=one.used, host_first=len(words), targets=one.targets)
             preset = Preset.filled(one.filled, shape.columns)
-            core = CoreTarget(shape, one.regions, memory, one.links, place, preset)
+            core = CoreTarget(shape, one.regions, memory, one.links, place, preset, job.searches)
             made = emitted(one.macros, [(0, len(one.macros))], core, job.choices, log)
         except DoesNotFitError as error:
             raise DoesNotFitError(f"core ({place[0]}, {place[1]}): {error}") from error
@@ -227,7 +252,7 @@ def on_one_core(job: CompileJob, place: Place, log: CompileLog) -> Made:
 
     Raises `DoesNotFitError` that names the memory and the layer.
     """
-    partition, places, shape, choices, settings, _ = job
+    partition, places, shape, choices, settings, _, searches = job
     macros = partition.macros
     with stage("feature memory"):
         stored = PlannedMaps(macros, partition.written(), partition.read(), places)
@@ -239,7 +264,7 @@ def on_one_core(job: CompileJob, place: Place, log: CompileLog) -> Made:
         weights = plan_weights(macros, shape, settings.weights)
     with stage("instructions"):
         functions = [(one.first, one.stop) for one in partition.functions]
-        core = CoreTarget.alone(shape, regions, weights, place)
+        core = CoreTarget.alone(shape, regions, weights, place)._replace(searches=searches)
         made = emitted(macros, functions, core, choices, log)
         spans = partition.spans(made.ends)
         program = made.program(spans)

@@ -1,0 +1,82 @@
+"""Searches for cuts, shared by equal parts of layers.
+
+A compilation cuts the same layers many times: for each number of cores, and again for the programs
+of each cut. Parts of equal size in the middle of a map differ by their addresses only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mapper.compiler.codegen.builder import ProgramBuilder
+from mapper.compiler.codegen.emitter import Emitter
+from mapper.compiler.ir import node as op
+from mapper.compiler.ir.macro import Macro
+from mapper.compiler.ir.node import Node
+from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.memory.planner import Region
+from mapper.compiler.tiling.onchip import CutChoice
+
+Plane = tuple[int, int] | None
+
+
+class CutSearches:
+    """Choices of cuts that were found before in this compilation."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, list[CutChoice]] = {}
+
+    def ways(self, emitter: Emitter, macro: Macro, number: int, plane: Plane) -> list[CutChoice]:
+        """Return the possible cuts of a macro node, see `Emitter.ways`."""
+        key = (number in emitter.dynamic, plane, *_of_core(emitter), *_of_macro(emitter, macro))
+        if key not in self._known:
+            self._known[key] = emitter.ways(macro, number, plane)
+        return self._known[key]
+
+
+def _of_core(core: ProgramBuilder) -> tuple[Hashable, ...]:
+    """Return the options of a core that affect the cost of a tile."""
+    weights = core.memory.weights
+    static = weights.static if weights.dynamic else 0
+    return replace(core.options, lag=0.0), core.memory.reloaded, static
+
+
+def _of_macro(core: ProgramBuilder, macro: Macro) -> Iterator[Hashable]:
+    """Yield all of a macro node that its instructions depend on, except addresses and values."""
+    yield macro.words
+    nodes = [macro.windows, *macro.nodes, macro.sign]
+    yield tuple(None if node is None else _of_node(node) for node in nodes)
+    yield tuple(_of_region(core.regions[one]) for one in macro.inputs)
+    for tensor in macro.outputs:
+        yield tuple(
+            (one.kind, one.rows, one.blocks, _of_region(one.region))
+            for one in core.targets_of(tensor)
+        )
+
+
+def _of_node(node: Node) -> Hashable:
+    operator: Any = node.kind
+    if isinstance(node.operator, op.Conv | op.Pool | op.Upsample | op.WindowColumns):
+        operator = node.operator
+    elif isinstance(node.operator, op.Requantise):
+        how = node.operator.how
+        offset = np.asarray(how.offset)
+        operator = (how.factor.m0.tobytes() if how.factor.m0.ndim > 1 else None,
+                    how.negative is None, how.shift, bool(offset.any()),
+                    int(abs(offset).max()).bit_length())  # fmt: skip
+    elif isinstance(node.operator, op.Lookup):
+        operator = node.operator.interpolates
+    return operator, *(_of_tensor(one) for one in (*node.inputs, *node.outputs))
+
+
+def _of_tensor(tensor: Tensor) -> Hashable:
+    shape = tensor.shape if tensor.value is None else tensor.value.shape
+    return tensor.type, shape, tensor.zero_point, tensor.planes, tensor.stored
+
+
+def _of_region(region: Region) -> Hashable:
+    return region.pixel, region.row, region.high, region.border, region.slots > 0
