@@ -53,6 +53,7 @@ class Input(NamedTuple):
     address : address of a part
     odd : address offset in odd frames
     slots : frames of this input that the core buffers
+    stage : work of the host that it waits for, 0 for none
     """
 
     core: tuple[int, int]
@@ -60,6 +61,7 @@ class Input(NamedTuple):
     address: int
     odd: int
     slots: int
+    stage: int = 0
 
 
 class Arbiter:
@@ -225,20 +227,76 @@ class Core:
                     self.filled, self.pointer = 0, self.pointer + 1
 
 
+class Processor:
+    """Work of the host between the stages of a frame, one at a time; stages take turns.
+
+    cycles : work of each stage; wanted : flits of a frame's results of each stage
+    stage_of : stage of the result at an address, in flits
+    """
+
+    def __init__(
+        self, cycles: Sequence[int], wanted: Sequence[int], stage_of: dict[int, int]
+    ) -> None:
+        self.cycles, self.wanted, self.stage_of = cycles, wanted, stage_of
+        self.arrived: Counter[tuple[int, int]] = Counter()  # by stage and frame
+        self.queued: list[tuple[int, int]] = []  # frame and stage of the works that may start
+        self.known: set[tuple[int, int]] = set()
+        self.works: tuple[int, int] | None = None
+        self.last = 0  # stage of the last work
+        self.left = 0
+        self.finished: set[tuple[int, int]] = set()
+
+    def result(self, address: int, frame: int) -> None:
+        self.arrived[self.stage_of.get(address, 0), frame] += 1
+
+    def cycle(self, frames: int) -> None:
+        """Run the cycle after results have arrived; the work of a cycle ends with it."""
+        if self.works is not None:
+            self.left -= 1
+        self._finish()
+        ready = [
+            (frame, stage)
+            for frame in range(frames)
+            for stage in range(1, len(self.cycles))
+            if (frame, stage) not in self.known
+            and all(self.arrived[low, frame] == self.wanted[low] for low in range(stage))
+        ]
+        self.queued += ready
+        self.known |= set(ready)
+        while self.works is None and self.queued:
+            stages = [*range(self.last + 1, len(self.cycles)), *range(1, self.last + 1)]
+            self.works = min(self.queued, key=lambda one: (stages.index(one[1]), one[0]))
+            self.queued.remove(self.works)
+            self.last = self.works[1]
+            self.left = self.cycles[self.works[1]]
+            self._finish()
+
+    def _finish(self) -> None:
+        if self.works is not None and self.left == 0:
+            self.finished.add(self.works)
+            self.works = None
+
+    def may_send(self, stage: int, frame: int) -> bool:
+        return stage == 0 or (frame, stage) in self.finished
+
+
 class Host:
-    """A host port: answers to requests, and the input of frames in order."""
+    """A host port: answers to requests, and the inputs of each stage in the order of frames."""
 
     def __init__(
         self, place: tuple[int, int], shape: NpuShape, inputs: Sequence[Input],
-        link: tuple[int, Fraction], frames: int,
+        link: tuple[int, Fraction], frames: int, processor: Processor,
     ) -> None:  # fmt: skip
-        self.place, self.inputs, self.frames = place, inputs, frames
+        self.place, self.frames, self.processor = place, frames, processor
+        self.inputs: dict[int, list[Input]] = {}
+        for one in inputs:
+            self.inputs.setdefault(one.stage, []).append(one)
+        self.frame, self.at = Counter[int](), Counter[int]()
         self.latency, self.rate = link
         self.flits = shape.rows * -(-8 * shape.columns // shape.payload_bits)  # flits per word
         self.credits = Counter({(one.core, one.stream): one.slots for one in inputs})
         self.answers: deque[tuple[int, Flit]] = deque()  # (first cycle, flit)
         self.free = 0
-        self.frame = self.at = 0
         self.offered: Flit | None = None
 
     def choose(self, now: int) -> None:
@@ -246,32 +304,41 @@ class Host:
             return
         if self.answers and self.answers[0][0] <= now:
             self.offered = self.answers.popleft()[1]
-        elif self.inputs and self.frame < self.frames:
-            one = self.inputs[self.at]
-            pair = (one.core, one.stream)
-            if self._is_first():
-                if not self.credits[pair]:
-                    return
-                self.credits[pair] -= 1
-            address = one.address + one.odd * (self.frame % 2)
+            return
+        for stage in sorted(self.inputs, reverse=True):
+            if not self._may_send(stage) or not self.processor.may_send(stage, self.frame[stage]):
+                continue
+            one = self.inputs[stage][self.at[stage]]
+            if self._is_first(stage):
+                self.credits[one.core, one.stream] -= 1
+            address = one.address + one.odd * (self.frame[stage] % 2)
             self.offered = Flit(self.place, one.core, MAP, one.stream, address)
-            self.at += 1
-            if self.at == len(self.inputs):
-                self.frame, self.at = self.frame + 1, 0
+            self.at[stage] += 1
+            if self.at[stage] == len(self.inputs[stage]):
+                self.frame[stage], self.at[stage] = self.frame[stage] + 1, 0
+            return
 
     def may(self) -> bool:
-        """Return whether it has a flit, now or later."""
+        """Return whether it has a flit, now or after work that has its results."""
         if self.offered is not None or self.answers:
             return True
-        if not self.inputs or self.frame == self.frames:
-            return False
-        one = self.inputs[self.at]
-        return not self._is_first() or self.credits[one.core, one.stream] > 0
+        return any(
+            self._may_send(stage)
+            and (stage == 0 or (self.frame[stage], stage) in self.processor.known)
+            for stage in self.inputs
+        )
 
-    def _is_first(self) -> bool:
+    def _may_send(self, stage: int) -> bool:
+        """Return whether the next flit of a stage exists and has its credit."""
+        if self.frame[stage] == self.frames:
+            return False
+        one = self.inputs[stage][self.at[stage]]
+        return not self._is_first(stage) or self.credits[one.core, one.stream] > 0
+
+    def _is_first(self, stage: int) -> bool:
         """Return whether the next input flit is the first of its frame to a core and stream."""
-        pair = self.inputs[self.at][:2]
-        return all(one[:2] != pair for one in self.inputs[: self.at])
+        inputs, at = self.inputs[stage], self.at[stage]
+        return all(one[:2] != inputs[at][:2] for one in inputs[:at])
 
     def take(self, now: int, flit: Flit, asks: bool) -> None:
         """Receive a flit; asks : True for a weight request, False for a credit"""
@@ -291,14 +358,14 @@ class Twin:
     """A chip.
 
     cores, hosts : by place
-    results : flits of a frame that go to the host
+    processor : work of the host; results : flits of a frame that go to the host
     delivered : every flit, in the order of cycles and nodes
     completed : cycle of completion of each frame
     """
 
     def __init__(
         self, size: tuple[int, int, int], cores: Sequence[Core], hosts: Sequence[Host],
-        results: int, frames: int,
+        processor: Processor, frames: int,
     ) -> None:  # fmt: skip
         width, height, depth = size
         self.mesh = MeshTwin(width, height, depth, [])
@@ -308,7 +375,8 @@ class Twin:
         self.flits: list[Flit] = []
         self.asks: dict[int, bool] = {}
         self.delivered: list[Arrived] = []
-        self.results, self.frames = results, frames
+        self.processor, self.frames = processor, frames
+        self.results = sum(processor.wanted)
         self.written: Counter[int] = Counter()
         self.came: Counter[int] = Counter()
         self.completed = [-1] * frames
@@ -351,6 +419,7 @@ class Twin:
             for _, at in here:
                 if self._is(at, place, True):
                     self._take(now, host, at)
+        self.processor.cycle(self.frames)
 
     def _is(self, at: int, place: tuple[int, int], to_host: bool) -> bool:
         flit = self.flits[at]
@@ -363,6 +432,7 @@ class Twin:
             return
         frame = self.written[flit.value]
         self.written[flit.value] += 1
+        self.processor.result(flit.value, frame)
         self.came[frame] += 1
         if self.came[frame] == self.results:
             self.completed[frame] = now + 1

@@ -25,6 +25,7 @@ class HostInputs(NamedTuple):
     vector : int64, shape (n,), address
     odd : int64, shape (n,), address offset in odd frames
     slots : int64, shape (n,), frames of the input to this core and stream that the core buffers
+    stage : int64, shape (n,), stage of the host that the vector belongs to; one per core and stream
     """
 
     core: NDArray[np.int64]
@@ -32,22 +33,39 @@ class HostInputs(NamedTuple):
     vector: NDArray[np.int64]
     odd: NDArray[np.int64]
     slots: NDArray[np.int64]
+    stage: NDArray[np.int64]
 
     @classmethod
     def none(cls) -> HostInputs:
         empty = np.zeros(0, np.int64)
-        return cls(empty.reshape(0, 2), empty, empty, empty, empty)
+        return cls(empty.reshape(0, 2), empty, empty, empty, empty, empty)
 
 
 class HostPort(NamedTuple):
     """A node where the host receives one flit and sends one per cycle.
 
+    Each stage of the input has its own position. Of the stages that may send, the highest one does.
     The first flit of a frame's input to a core and stream waits for a credit of the core once its
     slots are full.
     """
 
     place: Place
     inputs: HostInputs = HostInputs.none()
+
+
+class HostStages(NamedTuple):
+    """Work of the host within a frame.
+
+    The host is one processor. Its work for stage k > 0 of a frame may start once all results of
+    lower stages have arrived; frames are in order, and stages take turns. After the work, the
+    inputs of stage k of that frame are sent.
+
+    cycles : cycles of each stage; stage 0 has no work
+    results : int64, shape (n,), stage of the vector at each host address; 0 beyond
+    """
+
+    cycles: Sequence[int] = (0,)
+    results: NDArray[np.int64] = np.zeros(0, np.int64)
 
 
 class MeshChip(NamedTuple):
@@ -58,6 +76,7 @@ class MeshChip(NamedTuple):
     link : timing of weight requests
     ports : host port that a core requests weights from; default: the first one
     begins : number of the first instruction of a core; default 0
+    stages : work of the host within a frame
     """
 
     shape: NpuShape
@@ -68,6 +87,7 @@ class MeshChip(NamedTuple):
     link: HostLink = HostLink()
     ports: Mapping[Place, Place] = {}
     begins: Mapping[Place, int] = {}
+    stages: HostStages = HostStages()
 
 
 def say(place: Place) -> str:

@@ -15,7 +15,7 @@ from numba import njit
 from chipsim.noc.kernel import NEVER
 from chipsim.noc.moves import LOCAL, cross, decide, next_fifo, put, sleeping, take, wake
 from chipsim.npu.mesh.core import STORE_UNIT, STORING, _receive, _store_address, _work
-from chipsim.npu.mesh.host import _choose, _next_of_host, _to_host
+from chipsim.npu.mesh.host import _begin_work, _choose, _next_of_host, _ready_stage, _to_host
 from chipsim.npu.mesh.state import (
     ACTIVE,
     CYCLE,
@@ -110,6 +110,7 @@ def _advance_chip(steps, cores, hosts, nodes, routers, seen, sizes, pause):
     t, working = scalars[CYCLE], scalars[ACTIVE]
     goes_on = True
     while goes_on and t < pause:
+        _begin_work(hosts, sizes, t)
         for h in range(len(hosts.node)):
             if hosts.offered[h] < 0:
                 hosts.offered[h] = _choose(hosts, sizes, h, t)
@@ -165,6 +166,8 @@ def _advance_chip(steps, cores, hosts, nodes, routers, seen, sizes, pause):
                     coming = t
             for h in range(len(hosts.node)):
                 coming = min(coming, _next_of_host(hosts, sizes, h, t))
+            if _ready_stage(hosts, sizes) >= 0:
+                coming = min(coming, hosts.idle[0])
             if coming == NEVER:
                 goes_on = False
             else:

@@ -1,7 +1,8 @@
 """Report of a mesh run: latency, initiation interval, and bottleneck.
 
 A core processes one frame at a time and a link carries a flit per cycle. So the period is at least
-the cycles per frame of any core without waiting, and at least the flits per frame of any link.
+the cycles per frame of any core without waiting, at least the cycles per frame of the host's work,
+and at least the flits per frame of any link.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Bound(NamedTuple):
     """A lower bound of the period.
 
     cycles : minimum cycles per frame
-    where : core, link or port of a node
+    where : core, host, link or port of a node
     """
 
     cycles: float
@@ -106,6 +107,7 @@ def _alone(chip: MeshChip, steps: Steps, number: int) -> int:
 def _bounds(chip: MeshChip, times: MeshTimes, cores: dict[Place, CoreReport]) -> list[Bound]:
     frames, width = len(times.completed), chip.mesh.width
     found = [Bound(core.cycles, f"core {say(place)}") for place, core in cores.items()]
+    found.append(Bound(float(sum(chip.stages.cycles)), "host"))
     side, y, x = np.unravel_index(int(times.links.argmax()), times.links.shape)
     busiest = float(times.links[side, y, x]) / frames
     found.append(Bound(busiest, f"link {say((int(x), int(y)))} {SIDES[side]}"))

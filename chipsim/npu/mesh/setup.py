@@ -12,7 +12,7 @@ from chipsim.chip.npu_shape import NpuShape
 from chipsim.errors import ChipError
 from chipsim.noc.mesh import Mesh
 from chipsim.npu.arrivals import FINEST
-from chipsim.npu.mesh.chip import MeshChip, Place, say
+from chipsim.npu.mesh.chip import HostInputs, HostPort, MeshChip, Place, say
 from chipsim.npu.mesh.state import (
     CoreStates,
     Hosts,
@@ -69,7 +69,7 @@ def new_state(chip: MeshChip, frames: int, keep: list[int], flits: bool) -> Mesh
         raise ChipError(f"{frames} frames, keep {keep}; give 1 or more frames and keep only these")
     steps = steps_of_chip(chip, frames)
     _require_ports(steps, list(chip.programs))
-    hosts = _hosts(chip)
+    hosts = _hosts(chip, frames)
     _require_credits(steps, hosts, chip)
     cores = new_cores([_node(mesh, place) for place in chip.programs], steps.first, shape)
     numbers = {place: number for number, place in enumerate(chip.programs)}
@@ -84,6 +84,7 @@ def new_state(chip: MeshChip, frames: int, keep: list[int], flits: bool) -> Mesh
     nodes.host[hosts.node] = np.arange(hosts.node.size)
     written = [store_vectors(row, odd) for row in to_host for odd in (False, True)]
     addresses = 1 + max((int(some.max(initial=-1)) for some in written), default=-1)
+    hosts = _with_results(hosts, chip, to_host, addresses)
     kept = _flits_of(steps, hosts, sizes) if flits else 0
     if kept > MOST_FLITS:
         raise ChipError(f"{kept:,} flits in {frames} frames; at most {MOST_FLITS:,} are kept")
@@ -169,16 +170,20 @@ def _require_ports(steps: Steps, places: list[Place]) -> None:
         )
 
 
-def _hosts(chip: MeshChip) -> Hosts:
+def _hosts(chip: MeshChip, frames: int) -> Hosts:
     """Return all host ports before cycle 0."""
     parts = _parts(chip.shape)
-    hosts = new_hosts([_node(chip.mesh, port.place) for port in chip.hosts], chip.mesh.nodes)
+    cycles = np.array(chip.stages.cycles, np.int64)
+    if not cycles.size or cycles[0] or cycles.min() < 0:
+        raise ChipError(f"host: stages of {cycles.tolist()} cycles; give 0, then 0 or more each")
+    nodes_of = [_node(chip.mesh, port.place) for port in chip.hosts]
+    hosts = new_hosts(nodes_of, chip.mesh.nodes, cycles, frames)
     credits: list[int] = []
     columns: list[list[NDArray[np.int64]]] = []
+    counts: list[int] = []
     for number, port in enumerate(chip.hosts):
-        inputs = port.inputs
-        if len({len(column) for column in inputs}) > 1:
-            raise ChipError(f"host port {say(port.place)}: input columns have different lengths")
+        inputs = _by_stage(port, cycles.size)
+        counts += (parts * np.bincount(inputs.stage, minlength=cycles.size)).tolist()
         nodes = [_core_node(chip, (x, y)) for x, y in inputs.core.tolist()]
         targets = np.array(nodes, np.int64)
         taken = np.full((targets.size, parts), -1, np.int64)
@@ -196,11 +201,50 @@ def _hosts(chip: MeshChip) -> Hosts:
     target, stream, address, odd, pair = (
         np.concatenate([np.zeros(0, np.int64), *(rows[at] for rows in columns)]) for at in range(5)
     )
-    first = np.cumsum([0, *(rows[0].size for rows in columns)]).astype(np.int64)
+    first = np.cumsum([0, *counts]).astype(np.int64)
     return hosts._replace(
         first=first, target=target, stream=stream, address=address, odd=odd, pair=pair,
-        credits=np.array(credits, np.int64).reshape(-1), at=first[:-1].copy(),
+        credits=np.array(credits, np.int64).reshape(-1),
+        at=first[:-1].reshape(-1, cycles.size).copy(),
     )  # fmt: skip
+
+
+def _by_stage(port: HostPort, stages: int) -> HostInputs:
+    """Return the inputs of a port sorted by stage, each in its order."""
+    inputs, where = port.inputs, f"host port {say(port.place)}"
+    if len({len(column) for column in inputs}) > 1:
+        raise ChipError(f"{where}: input columns have different lengths")
+    if inputs.stage.size and not 0 <= inputs.stage.min() <= inputs.stage.max() < stages:
+        raise ChipError(f"{where}: input of stage {inputs.stage.max()}; the host has {stages}")
+    pairs = np.unique(np.column_stack([inputs.core, inputs.stream, inputs.stage]), axis=0)
+    twice = np.flatnonzero((pairs[1:, :3] == pairs[:-1, :3]).all(1))
+    if twice.size:
+        x, y, stream, _ = pairs[twice[0]].tolist()
+        raise ChipError(f"{where}: stream {stream} of core {say((x, y))} is input of two stages")
+    order = np.argsort(inputs.stage, kind="stable")
+    return HostInputs(*(column[order] for column in inputs))
+
+
+def _with_results(hosts: Hosts, chip: MeshChip, to_host: list[list[int]], addresses: int) -> Hosts:
+    """Return hosts with the stage of each result and the results that each stage waits for.
+
+    to_host : stores of a frame to the host; addresses : number of vectors at the host
+    """
+    given = np.asarray(chip.stages.results, np.int64)[:addresses]
+    stage = np.zeros(addresses, np.int64)
+    stage[: given.size] = given
+    parts, stages = _parts(chip.shape), len(hosts.cycles)
+    if stage.size and not 0 <= stage.min() <= stage.max() < stages:
+        raise ChipError(f"host: results of stage {stage.max()}; the host has {stages}")
+    counts = np.zeros(stages + 1, np.int64)
+    for row in to_host:
+        counts[1:] += parts * np.bincount(stage[store_vectors(row, False)], minlength=stages)
+    wanted = np.cumsum(counts)[:stages]
+    if stages > 1 and not wanted[1:].all():
+        raise ChipError(
+            f"host: stage {1 + int(np.argmin(wanted[1:] > 0))} waits for no results of cores"
+        )
+    return hosts._replace(stage=np.repeat(stage, parts), wanted=wanted)
 
 
 def _require_credits(steps: Steps, hosts: Hosts, chip: MeshChip) -> None:

@@ -123,20 +123,29 @@ class CoreStates(NamedTuple):
 
 
 class Hosts(NamedTuple):
-    """State of n host ports.
+    """State of n host ports, and of the processor that they share.
 
     node : int64, shape (n,)
-    first : int64, shape (n + 1,), start of the input of each port in the next four arrays
+    first : int64, shape (n * stages + 1,), start of the input of each port and stage in the next
+        five arrays
     target, stream, address, odd : int64, shape (flits,): node, stream and address of a flit of a
         frame, and its address offset in odd frames
     pair : int64, shape (flits,), index of the credit counter that the flit decrements, or -1
     credits : int64, shape (pairs,), credit counters
     pairs : int64, shape (n, nodes, STREAMS), indices into `credits`
-    at, frame : int64, shape (n,), the next flit of the input, and its frame
+    at, frame : int64, shape (n, stages), the next flit of the input, and its frame
     offered : int64, shape (n,), flit, or -1
     asked, begin, flits : int64, shape (n, places), requests: node, first cycle, flits
     head, level, answered, free : int64, shape (n,), request queue; flits of the first request that
         were offered; the cycle in which the next request may start
+    stage : int64, shape (addresses,), stage of the result at each address
+    cycles : int64, shape (stages,), work before the inputs of each stage
+    wanted, came : int64, shape (stages,) and (stages, frames), results of lower stages that the
+        work waits for, in flits, and those that have arrived
+    following : int64, shape (stages,), frame of the next work
+    released : int64, shape (stages, frames), cycle from which inputs are sent, NEVER if unknown
+    idle : int64, shape (1,), the cycle from which the processor has no work
+    turn : int64, shape (1,), stage - 1 of the work that is preferred next
     """
 
     node: NDArray[np.int64]
@@ -158,6 +167,14 @@ class Hosts(NamedTuple):
     level: NDArray[np.int64]
     answered: NDArray[np.int64]
     free: NDArray[np.int64]
+    stage: NDArray[np.int64]
+    cycles: NDArray[np.int64]
+    wanted: NDArray[np.int64]
+    came: NDArray[np.int64]
+    following: NDArray[np.int64]
+    released: NDArray[np.int64]
+    idle: NDArray[np.int64]
+    turn: NDArray[np.int64]
 
 
 class Nodes(NamedTuple):
@@ -225,20 +242,27 @@ def new_cores(nodes: list[int], first: NDArray[np.int64], shape: NpuShape) -> Co
     )  # fmt: skip
 
 
-def new_hosts(nodes: list[int], all_nodes: int) -> Hosts:
-    """Return hosts without input."""
-    n = len(nodes)
+def new_hosts(nodes: list[int], all_nodes: int, cycles: NDArray[np.int64], frames: int) -> Hosts:
+    """Return hosts without input and without results. cycles : work of each stage"""
+    n, stages = len(nodes), len(cycles)
 
     def zeros(*sizes: int) -> NDArray[np.int64]:
         return np.zeros((n, *sizes), np.int64)
 
     none = np.zeros(0, np.int64)
+    released = np.full((stages, frames), NEVER, np.int64)
+    released[0] = 0
     return Hosts(
-        node=np.array(nodes, np.int64).reshape(-1), first=np.zeros(n + 1, np.int64), target=none,
+        node=np.array(nodes, np.int64).reshape(-1),
+        first=np.zeros(n * stages + 1, np.int64), target=none,
         stream=none, address=none, odd=none, pair=none, credits=none,
-        pairs=zeros(all_nodes, STREAMS) - 1, at=zeros(), frame=zeros(), offered=zeros() - 1,
+        pairs=zeros(all_nodes, STREAMS) - 1, at=zeros(stages), frame=zeros(stages),
+        offered=zeros() - 1,
         asked=zeros(MOST_REQUESTS), begin=zeros(MOST_REQUESTS), flits=zeros(MOST_REQUESTS),
         head=zeros(), level=zeros(), answered=zeros(), free=zeros(),
+        stage=none, cycles=cycles, wanted=np.zeros(stages, np.int64),
+        came=np.zeros((stages, frames), np.int64), following=np.zeros(stages, np.int64),
+        released=released, idle=np.zeros(1, np.int64), turn=np.zeros(1, np.int64),
     )  # fmt: skip
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from chipsim.npu.cycles import UNITS
-from chipsim.npu.mesh.chip import MeshChip
+from chipsim.npu.mesh.chip import MeshChip, say
 from chipsim.npu.mesh.state import CoreStates, Hosts
 from chipsim.npu.mesh.steps import ASK, COUNT, PRODUCTS, SEND, STREAM_OF, WAIT, Steps
 
@@ -15,22 +17,33 @@ SHOWN = 6
 
 def say_waits(chip: MeshChip, steps: Steps, cores: CoreStates, hosts: Hosts) -> str:
     """Return a text on the waiting units and host ports; the first few are listed."""
-    found = []
-    for number, port in enumerate(chip.hosts):
-        at = int(hosts.at[number])
-        if hosts.pair[at : at + 1].max(initial=-1) >= 0 and not hosts.credits[hosts.pair[at]]:
-            target = int(hosts.target[at])
-            x, y = target % chip.mesh.width, target // chip.mesh.width
-            found.append(
-                f"host port ({port.place[0]}, {port.place[1]}): frame {hosts.frame[number]} waits "
-                f"for a credit of stream {hosts.stream[at]} of core ({x}, {y})"
-            )
+    found = [*_host_waits(chip, hosts)]
     for number, (x, y) in enumerate(chip.programs):
         if cores.position[number] < steps.first[number + 1] or _works(cores, number):
             begin = chip.begins.get((x, y), 0) - int(steps.first[number])
             found += [f"core ({x}, {y}): {one}" for one in _waits(steps, cores, number, begin)]
     more = f"; and {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
     return "; ".join(found[:SHOWN]) + more
+
+
+def _host_waits(chip: MeshChip, hosts: Hosts) -> Iterator[str]:
+    """Yield a text per waiting input of a host port, and for the first stage without results."""
+    stages, frames = hosts.released.shape
+    for lane in np.flatnonzero(np.diff(hosts.first)).tolist():
+        number, stage = divmod(lane, stages)
+        at, frame = int(hosts.at[number, stage]), int(hosts.frame[number, stage])
+        if frame < frames and hosts.pair[at] >= 0 and not hosts.credits[hosts.pair[at]]:
+            y, x = divmod(int(hosts.target[at]), chip.mesh.width)
+            yield (
+                f"host port {say(chip.hosts[number].place)}: frame {frame} waits for a credit of "
+                f"stream {hosts.stream[at]} of core ({x}, {y})"
+            )
+    for stage in np.flatnonzero(hosts.following[1:] < frames)[:1].tolist():
+        frame, wanted = int(hosts.following[stage + 1]), hosts.wanted[stage + 1]
+        yield (
+            f"host: stage {stage + 1} of frame {frame} waits for results, "
+            f"{hosts.came[stage + 1, frame]:,} of {wanted:,} flits have arrived"
+        )
 
 
 def _works(cores: CoreStates, number: int) -> bool:

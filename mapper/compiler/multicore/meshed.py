@@ -57,4 +57,4 @@ def _inputs(rows: list[tuple[int, ...]]) -> HostInputs:
     """Return a frame's input, sorted by row of the feature map."""
     table = np.array(rows, np.int64).reshape(-1, 7)
     table = table[np.argsort(table[:, 0], kind="stable")]
-    return HostInputs(table[:, 1:3], table[:, 3], table[:, 4], table[:, 5], table[:, 6])
+    return HostInputs(*(table[:, one] for one in (slice(1, 3), 3, 4, 5, 6)), 0 * table[:, 6])

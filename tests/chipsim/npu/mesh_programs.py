@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -13,49 +13,64 @@ from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.noc.mesh import Mesh
 from chipsim.npu.arrivals import HostLink
 from chipsim.npu.followed import fields_by_name
-from chipsim.npu.mesh.chip import HostInputs, HostPort, MeshChip
+from chipsim.npu.mesh.chip import HostInputs, HostPort, HostStages, MeshChip
 from chipsim.npu.records import Program
 from tests.chipsim.npu.programs import program_of
 from tests.reference.npu_jobs import Step
-from tests.reference.npu_mesh import Core, Host, Input, Twin
+from tests.reference.npu_mesh import Core, Host, Input, Processor, Twin
 
 Place = tuple[int, int]
 LOAD, GEMM, ALU, STORE = range(4)
 TINY = NPU_SHAPES["tiny"]
 CREDITS = 8  # the first stream for credits; lower streams are for maps
+RESULTS = 1000  # the first address of results
 
 
 def twin_of(chip: MeshChip, frames: int) -> Twin:
     """Return the same chip for the reference implementation."""
     cores = []
     for place, program in chip.programs.items():
-        steps = []
-        for at in range(len(program.op)):
-            op, kind, fields = fields_by_name(program, at)
-            steps.append(Step(op, kind, int(program.wait[at]), int(program.signal[at]), fields))
+        steps = steps_of(program)
         streams = list(np.asarray(chip.streams.get(place, [0] * 16)).tolist())
         port = chip.ports.get(place, chip.hosts[0].place if chip.hosts else (0, 0))
         words = program.micro_ops[:, 2].tolist()
         cores.append(Core(place, chip.shape, steps, words, streams, port, frames))
     parts = -(-8 * chip.shape.columns // chip.shape.payload_bits)
-    hosts = []
+    hosts, processor = [], _processor(chip, [step for core in cores for step in core.program])
     for one in chip.hosts:
         inputs = [
-            Input((x, y), stream, vector * parts + part, odd * parts, slots)
-            for (x, y), stream, vector, odd, slots in zip(
+            Input((x, y), stream, vector * parts + part, odd * parts, slots, stage)
+            for (x, y), stream, vector, odd, slots, stage in zip(
                 *(column.tolist() for column in one.inputs), strict=True
             )
             for part in range(parts)
         ]
         link = chip.link.latency, Fraction(chip.link.flits).limit_denominator(1 << 16)
-        hosts.append(Host(one.place, chip.shape, inputs, link, frames))
-    results = sum(
-        step["c_size"] * step["y_size"] * step["x_size"] * (1 + 3 * step["up"]) * parts
-        * (4 if "PARTIAL" in step.kind else 1)
-        for core in cores for step in core.program if "HOST" in step.kind
-    )  # fmt: skip
+        hosts.append(Host(one.place, chip.shape, inputs, link, frames, processor))
     size = chip.mesh.width, chip.mesh.height, chip.mesh.depth
-    return Twin(size, cores, hosts, results, frames)
+    return Twin(size, cores, hosts, processor, frames)
+
+
+def _processor(chip: MeshChip, steps: Sequence[Step]) -> Processor:
+    """Return the work of the host; all results of a store have the stage of its first vector."""
+    parts = -(-8 * chip.shape.columns // chip.shape.payload_bits)
+    stages = dict(enumerate(np.repeat(chip.stages.results, parts).tolist()))
+    wanted = [0] * len(chip.stages.cycles)
+    for step in steps:
+        if "HOST" in step.kind:
+            vectors = step["c_size"] * step["y_size"] * step["x_size"] * (1 + 3 * step["up"])
+            each = parts * (4 if "PARTIAL" in step.kind else 1)
+            wanted[stages.get(step["dst"] * parts, 0)] += vectors * each
+    return Processor(chip.stages.cycles, wanted, stages)
+
+
+def steps_of(program: Program) -> list[Step]:
+    """Return the instructions of a program for the reference implementation."""
+    steps = []
+    for at in range(len(program.op)):
+        op, kind, fields = fields_by_name(program, at)
+        steps.append(Step(op, kind, int(program.wait[at]), int(program.signal[at]), fields))
+    return steps
 
 
 class Writer:
@@ -132,9 +147,33 @@ def random_chip(seed: int) -> MeshChip:
                 counts[credit] = slots
         streams[place] = counts
     hosts = [HostPort(port, _inputs(rng, inputs[port], slots)) for port in ports]
+    hosts, stages = _in_stages(np.random.default_rng([seed, 1]), order, programs, hosts)
     link = HostLink(int(rng.integers(1, 40)), float(rng.choice([1.0, 0.7, 0.3, 0.15])))
     asks = {place: ports[int(rng.integers(len(ports)))] for place in order}
-    return MeshChip(shape, mesh, programs, streams, hosts, link, asks)
+    return MeshChip(shape, mesh, programs, streams, hosts, link, asks, stages=stages)
+
+
+def _in_stages(
+    rng: np.random.Generator, order: list[Place], programs: Mapping[Place, Program],
+    hosts: list[HostPort],
+) -> tuple[list[HostPort], HostStages]:  # fmt: skip
+    """Divide the cores, in their order, into stages of the host; each has results."""
+    sends = [any("HOST" in one.kind for one in steps_of(programs[place])) for place in order]
+    stage_of, results, stage, ends = {}, np.zeros(4000, np.int64), 0, False
+    for place, sent in zip(order, sends, strict=True):
+        if ends and stage < 2 and rng.integers(2):
+            stage, ends = stage + 1, False
+        stage_of[place], ends = stage, ends or sent
+        first = RESULTS + 200 * place[0] + 1000 * place[1]
+        results[first : first + 200] = stage
+    cycles = (0, *rng.integers(0, 60, stage).tolist())
+    found = [
+        port._replace(inputs=port.inputs._replace(stage=np.array(
+            [stage_of[x, y] for x, y in port.inputs.core.tolist()], np.int64
+        )))
+        for port in hosts
+    ]  # fmt: skip
+    return found, HostStages(cycles, results)
 
 
 def _inputs(rng: np.random.Generator, rows: list[tuple[int, ...]], slots: int) -> HostInputs:
@@ -142,7 +181,7 @@ def _inputs(rng: np.random.Generator, rows: list[tuple[int, ...]], slots: int) -
     if rng.integers(2):
         table = table[rng.permutation(len(table))]
     held = np.full(len(table), slots)
-    return HostInputs(table[:, :2], table[:, 2], table[:, 3], table[:, 4], held)
+    return HostInputs(table[:, :2], table[:, 2], table[:, 3], table[:, 4], held, 0 * held)
 
 
 def _program(
@@ -184,7 +223,7 @@ def _program(
     for at in range(int(rng.integers(3))):
         port = ports[int(rng.integers(len(ports)))]
         kind = str(rng.choice(["HOST", "PARTIAL_HOST"]))
-        dst = 1000 + 50 * at + 200 * place[0] + 1000 * place[1]
+        dst = RESULTS + 50 * at + 200 * place[0] + 1000 * place[1]
         fields = {"dst": dst, "x": port[0], "y": port[1]}
         more = {"x_size": 1 + at, "y_size": 1, "c_size": 1, "x_stride": 4}
         writer.add("STORE", kind, STORE, **fields, **more)

@@ -192,7 +192,7 @@ def pipeline(slots: int = 2) -> MeshChip:
     streams = {(x, 0): [0, slots] + [0] * 14 for x in range(2)}
     inputs = HostInputs(
         np.zeros((4, 2), np.int64), np.zeros(4, np.int64), np.arange(4), np.full(4, 16),
-        np.full(4, slots),
+        np.full(4, slots), np.zeros(4, np.int64),
     )  # fmt: skip
     host = HostPort((0, 0), inputs)
     return MeshChip(TINY, Mesh(3, 1), programs, streams, [host])

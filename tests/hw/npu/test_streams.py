@@ -77,7 +77,8 @@ def chain(shape: NpuShape, places: list[Place], mesh: Mesh, link: HostLink) -> M
     streams = {place: [0] * CREDITS + [2] + [0] * (15 - CREDITS) for place in places[:-1]}
     column = np.ones(VECTORS, np.int64)
     inputs = HostInputs(
-        np.array([places[0]] * VECTORS), 0 * column, np.arange(VECTORS), ODD * column, 2 * column
+        np.array([places[0]] * VECTORS), 0 * column, np.arange(VECTORS), ODD * column, 2 * column,
+        0 * column,
     )
     return MeshChip(shape, mesh, programs, streams, [HostPort(HOST, inputs)], link)
 
