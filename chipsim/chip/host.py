@@ -1,4 +1,4 @@
-"""The host processor of a chip: its ports, where frames enter and leave, and its weight memory.
+"""The host processor of a chip: its ports, where frames enter and leave, its weight memory, speed.
 
 This is the table ``[host]`` of chip files. Each port receives one flit and sends one per cycle.
 """
@@ -19,6 +19,8 @@ from chipsim.errors import ChipError
 LATENCY, FLITS = 32, 1.0
 """Default latency (cycles) and bandwidth (flits per cycle and port) of the host's weight memory."""
 MOST_LATENCY, LEAST_FLITS = 1 << 16, 0.001
+OPERATIONS, LEAST_OPERATIONS, MOST_OPERATIONS = 1.0, 0.001, 1e6
+"""Numbers that the host computes per cycle of the cores: default, and range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,13 @@ class ChipHost:
         float,
         Meta(ge=LEAST_FLITS, le=1, description="weight flits per cycle at each port"),
     ] = FLITS
+    operations: Annotated[
+        float,
+        Meta(
+            ge=LEAST_OPERATIONS, le=MOST_OPERATIONS,
+            description="numbers that the host computes per cycle of the cores",
+        ),
+    ] = OPERATIONS  # fmt: skip
 
     def __post_init__(self) -> None:
         ports = tuple(_plain(port) for port in self.ports)
@@ -63,13 +72,23 @@ class ChipHost:
                 f"host: flits is {flits!r}; give flits per cycle from {LEAST_FLITS} to 1: a port "
                 "passes at most one"
             )
+        operations = _plain(self.operations)
+        if type(operations) not in (int, float) or not (
+            LEAST_OPERATIONS <= operations <= MOST_OPERATIONS
+        ):
+            raise ChipError(
+                f"host: operations is {operations!r}; give numbers per cycle from "
+                f"{LEAST_OPERATIONS} to {MOST_OPERATIONS:,.0f}"
+            )
+        object.__setattr__(self, "operations", float(operations))
         object.__setattr__(self, "ports", ports)
         object.__setattr__(self, "latency", latency)
         object.__setattr__(self, "flits", float(flits))
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields (`ports` only if listed); `host_from_table` is the inverse."""
-        found: dict[str, Any] = {"latency": self.latency, "flits": self.flits}
+        names = ("latency", "flits", "operations")
+        found: dict[str, Any] = {name: getattr(self, name) for name in names}
         return ({"ports": list(self.ports)} if self.ports else {}) | found
 
 
@@ -85,7 +104,7 @@ def host_from_table(values: object, width: int, height: int) -> ChipHost:
     Raises `ChipError` naming the faulty key.
     """
     known = [field.name for field in fields(ChipHost)]
-    given = dict(checked_table("host", values, known, " with ports, latency or flits"))
+    given = dict(checked_table("host", values, known, " with ports, latency, flits or operations"))
     if "ports" in given:
         ports = core_ids(given["ports"], "host: ports", "host: port", width, height)
         if not ports:
@@ -102,7 +121,7 @@ def host_lines(host: ChipHost | None, ports: tuple[int, ...], width: int) -> lis
     pairs = ", ".join(f"[{core % width}, {core // width}]" for core in ports)
     values = {"ports": f"[{pairs}]"}
     shown = host or ChipHost()
-    values |= {"latency": str(shown.latency), "flits": repr(shown.flits)}
+    values |= {name: repr(getattr(shown, name)) for name in ("latency", "flits", "operations")}
     lines = ["", "[host]" if host else "# [host]  # for `compile`; defaults:"]
     for key, meaning in meanings(ChipHost).items():
         given = host is not None and (key != "ports" or bool(host.ports))

@@ -14,7 +14,6 @@ unprofitable, the best one still runs on cores.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
@@ -23,11 +22,8 @@ from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import blocks_of
-from mapper.compiler.tiling.packing import HOST_LATENCY
+from mapper.compiler.partition.hostwork import exchange_cycles, operations, taps
 
-HOST_OPERATION = 1
-"""Host cycles (core clock) for a multiply-add, for a comparison, or to convert an element to or
-from an integer: a scalar processor with the same clock."""
 FLIT, BLOCK = 8, 16
 """Bytes per cycle of the host port, and channels per vector, of the default core."""
 MOVES = (op.Concat, op.Slice, op.Upsample)
@@ -49,9 +45,8 @@ class Island:
         """Cycles to convert and transfer its feature maps; the latency counts once."""
         maps = [*self.taken, *self.given]
         vectors = [_pixels(one) * blocks_of(one.channels, BLOCK) for one in maps]
-        elements = sum(_pixels(one) * one.channels for one in maps)
         flits = sum(-(-count * BLOCK // FLIT) for count in vectors)
-        return 2 * HOST_LATENCY + flits + elements * HOST_OPERATION
+        return exchange_cycles(maps) + flits
 
     @property
     def saved(self) -> int:
@@ -59,7 +54,7 @@ class Island:
         once on the host."""
         host: dict[tuple[str, ...], int] = {}
         for node in self.nodes:
-            host[node.sources] = max(host.get(node.sources, 0), _on_host(node))
+            host[node.sources] = max(host.get(node.sources, 0), operations(node))
         return sum(host.values()) - sum(_on_core(node) for node in self.nodes)
 
     @property
@@ -75,20 +70,6 @@ def _pixels(tensor: Tensor) -> int:
     return tensor.height * tensor.width
 
 
-def _taps(node: Node) -> int:
-    """Return the input pixels per element of the result, per input channel."""
-    operator = node.operator
-    if isinstance(operator, op.Dense):
-        return _pixels(node.inputs[0])
-    return math.prod(operator.window.size) if isinstance(operator, op.Conv | op.Pool) else 1
-
-
-def _on_host(node: Node) -> int:
-    made = node.output
-    channels = node.inputs[1].shape[-1] if isinstance(node.operator, op.Conv | op.Dense) else 1
-    return _pixels(made) * made.channels * _taps(node) * channels * HOST_OPERATION
-
-
 def _on_core(node: Node) -> int:
     """Return the core cycles of a node: one matrix call per block pair; else one per vector."""
     if isinstance(node.operator, MOVES):
@@ -96,7 +77,7 @@ def _on_core(node: Node) -> int:
     made, blocks = node.output, 1
     if isinstance(node.operator, op.Conv | op.Dense):
         blocks = blocks_of(node.inputs[1].shape[-1], BLOCK)
-    return _pixels(made) * blocks_of(made.channels, BLOCK) * _taps(node) * blocks
+    return _pixels(made) * blocks_of(made.channels, BLOCK) * taps(node) * blocks
 
 
 def islands(graph: Graph) -> list[Island]:

@@ -12,8 +12,9 @@ from chipsim.chip.npu_shape import NPU_SHAPES
 from mapper.compiler.explain import NodeRow, explain
 from mapper.compiler.model import open_model
 from mapper.compiler.optimise import optimised
-from mapper.compiler.partition.islands import HOST_LATENCY, islands, lonely
+from mapper.compiler.partition.islands import islands, lonely
 from mapper.compiler.settings import CompileSettings
+from mapper.compiler.tiling.packing import HOST_LATENCY
 from tests.compiler.partition.test_hostplan import checked
 from tests.compiler.programs import compiled_model
 from tests.storage.formats.onnx_models import model, node, onnx
