@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from chipsim.npu.mesh.chip import HostStages
 from mapper.compiler.codegen.code import CoreCode, Lying
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.macro import Macro
@@ -26,6 +27,7 @@ class Compiled:
     codes : programs of the cores, by place
     host_weights : words stored on the host, shape (words, rows, columns)
     results : host regions that receive results of several cores; ports : nodes of the host ports
+    stages : work of the host between functions, and when it needs each of `results`
     verified : accuracy and attempts; None if the model was already quantised
     missed : missed limits of the verification, with values
     notes : log lines on changes of numbers or of where they are computed
@@ -38,6 +40,7 @@ class Compiled:
     host_weights: NDArray[np.int8]
     results: list[Lying]
     ports: list[tuple[int, int]]
+    stages: HostStages
     packing: PackingCycles
     host: list[HostStep]
     verified: Verified | None

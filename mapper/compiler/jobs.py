@@ -3,6 +3,7 @@ the memory for it."""
 
 from __future__ import annotations
 
+from chipsim.chip.host import ChipHost
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.npu.arrivals import HostLink
@@ -51,8 +52,8 @@ def job_of(
             raise MapperError(f"no node runs on a core{_first_reason(graph)}")
     with stage("execution order"):
         partition = divide(graph, macros)
-    link = HostLink.of(chip.host)
-    return CompileJob(partition, places, shape, choices, settings, link, CutSearches())
+    link, speed = HostLink.of(chip.host), (chip.host or ChipHost()).operations
+    return CompileJob(partition, places, shape, choices, settings, link, CutSearches(), speed)
 
 
 def _first_reason(graph: Graph) -> str:
@@ -73,7 +74,7 @@ def require_room(source: Graph, shape: NpuShape, settings: CompileSettings, chip
     This check runs before calibration, which takes long.
     """
     if not shape.map_vectors or is_in_part(source):
-        return
+        return None
     own = [node for node in source.nodes if not isinstance(node.operator, Host)]
     maps = sum(
         one.height * one.width * blocks_of(one.channels, shape.columns)
@@ -83,19 +84,22 @@ def require_room(source: Graph, shape: NpuShape, settings: CompileSettings, chip
     )
     parameters = sum(2 + 4 * blocks_of(node.output.channels, shape.rows) for node in own)
     if maps <= shape.map_vectors and parameters <= shape.parameter_words:
-        return  # a small model always fits
+        return None  # a small model always fits
     converter = Converter(source, request_of(settings).precision)
     try:
         graph = converter.convert({one: Ends(-1, 1) for one in converter.quantised_tensors()})
         job = job_of(graph, shape, settings, chip, CompileLog())
-        if runs_on_one(job, chip):
-            require_room_on_one(job)
-        else:
-            require_room_on_several(job, chip)
+        if not runs_on_one(job, chip):
+            try:
+                return require_room_on_several(job, chip)
+            except DoesNotFitError:
+                if len(job.partition.functions) == 1:
+                    raise  # several functions may share the memory of one core
+        require_room_on_one(job)
     except DoesNotFitError:
         raise
     except MapperError:
-        return  # caused by the placeholder scales
+        return None  # caused by the placeholder scales
 
 
 def require_core(shape: NpuShape, settings: CompileSettings) -> None:

@@ -23,12 +23,12 @@ from mapper.compiler.multicore.job import CompileJob, Made
 from mapper.compiler.multicore.spread import (
     on_one_core,
     refusal,
-    runs_on_one,
     spread,
     usable_places,
 )
 from mapper.compiler.optimise import optimised
 from mapper.compiler.partition.hostplan import plan_host
+from mapper.compiler.partition.packing import in_parts
 from mapper.compiler.program.presets import Preloaded
 from mapper.compiler.quantisation.exact import ExactLayers
 from mapper.compiler.quantisation.losses import LayerLoss, layer_losses
@@ -42,7 +42,7 @@ from mapper.compiler.tiling.packing import PackingCycles, packing_cost
 from mapper.compiler.transforms.base import Context
 from mapper.compiler.transforms.floats.constants import CONSTANTS
 from mapper.compiler.transforms.registry import optimise_quantised
-from mapper.errors import MapperError
+from mapper.errors import DoesNotFitError, MapperError
 from storage.samples import SampleArrays
 
 
@@ -95,7 +95,8 @@ def _compiled(
             tensor: region
             for code in made.codes for tensor, region in code.regions.items()
         } | {one.tensor: one.region for one in made.results}  # fmt: skip
-        host = plan_host(graph, partition, regions)
+        lists = in_parts(partition) if made.ports else None
+        host = plan_host(graph, partition, regions, lists)
         words = host_words(made.host_words, shape)
     with stage("cycles"):
         packing = max(
@@ -109,6 +110,7 @@ def _compiled(
         words,
         made.results,
         list(made.ports),
+        made.stages,
         packing,
         host,
         found,
@@ -122,11 +124,18 @@ def _compiled(
 
 def _on_cores(job: CompileJob, chip: Chip, log: CompileLog) -> Made:
     """Return programs for all cores, or for one core if only one is allowed or possible."""
-    if not runs_on_one(job, chip):
-        return spread(job, chip, log)
     places = usable_places(chip)
-    if len(places) > 1 and job.settings.cores != 1:
-        log.notes.append(f"the model runs on one core: {refusal(job)}")
+    cores = min(len(places), job.settings.cores or len(places))
+    why = "" if cores == 1 else refusal(job, cores)
+    if cores > 1 and not why:
+        try:
+            return spread(job, chip, log)
+        except DoesNotFitError as error:
+            if len(job.partition.functions) == 1:
+                raise
+            why = str(error)
+    if why:
+        log.notes.append(f"the model runs on one core: {why}")
     return on_one_core(job, places[0], log)
 
 

@@ -18,7 +18,7 @@ from chipsim.npu.core_run import CoreTimes, run_core
 from chipsim.npu.cycles import CAUSES, DONE, FETCH, TOKEN, UNITS, WEIGHTS
 from chipsim.npu.execute import NpuChip
 from chipsim.npu.followed import units_of
-from chipsim.npu.mesh.chip import MeshChip, Place
+from chipsim.npu.mesh.chip import HostStages, MeshChip, Place
 from chipsim.npu.mesh.report import SIDES, ChipReport, chip_report
 from chipsim.npu.mesh.run import Advance, CoreWork, MeshTimes, run_mesh
 from chipsim.npu.records import Op
@@ -199,15 +199,30 @@ def chip_of(folder: CompiledFolder) -> MeshChip:
     feeds = {
         (one["x"], one["y"]): CoreLinks(
             brought=tuple(
-                Brought(each["stream"], each["slots"], tuple(map(tuple, each["runs"])))
+                Brought(
+                    each["stream"],
+                    each["slots"],
+                    tuple(map(tuple, each["runs"])),
+                    each.get("function", 0),
+                )
                 for each in one["brought"]
             ),
             counts=dict(one["streams"]),
         )
         for one in folder.manifest["cores"]
     }
-    host = HostSide([(x, y) for x, y in folder.manifest["ports"]], folder.link)
+    ports = [(x, y) for x, y in folder.manifest["ports"]]
+    host = HostSide(ports, folder.link, stages_of(folder.manifest["functions"]))
     return mesh_chip(folder.shape, mesh, programs, feeds, host)
+
+
+def stages_of(functions: list[dict[str, Any]]) -> HostStages:
+    """Return the work of the host between the functions of a manifest."""
+    runs = [(at, *run) for at, one in enumerate(functions) for run in one.get("received", [])]
+    results = np.zeros(max((first + count for _, first, count in runs), default=0), np.int64)
+    for at, first, count in runs:
+        results[first : first + count] = at
+    return HostStages([one.get("host_cycles", 0) for one in functions], results)
 
 
 def loading_flits(folder: CompiledFolder) -> int:
@@ -233,14 +248,14 @@ class _Sends(FrameCores):
     def __init__(self, machine: Machine, chip: MeshChip) -> None:
         super().__init__(machine, machine.chip.frame())
         self.ports = [one.inputs for one in chip.hosts]
-        self.sent: list[Bytes] = []
+        columns = machine.shape.columns
+        self.sent = [np.zeros((one.vector.size, columns), np.int8) for one in self.ports]
 
     def start(self, function: int) -> None:
-        columns = self.machine.shape.columns
-        for inputs in self.ports:
-            rows = zip(inputs.core.tolist(), inputs.vector.tolist(), strict=True)
-            vectors = [self.frame.read((x, y), vector, (1,), (1,))[0] for (x, y), vector in rows]
-            self.sent.append(np.array(vectors, np.int8).reshape(-1, columns))
+        for inputs, sent in zip(self.ports, self.sent, strict=True):
+            for at in np.flatnonzero(inputs.stage == function).tolist():
+                x, y = inputs.core[at].tolist()
+                sent[at] = self.frame.read((x, y), int(inputs.vector[at]), (1,), (1,))[0]
         super().start(function)
 
 

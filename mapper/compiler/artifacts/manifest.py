@@ -28,6 +28,7 @@ from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.chip.presets import from_fields
 from chipsim.npu.arrivals import HostLink
+from chipsim.npu.mesh.chip import HostStages
 from mapper.compiler.codegen.code import Lying
 from mapper.compiler.compiled import Compiled
 from mapper.compiler.ir.graph import Graph, View
@@ -168,7 +169,12 @@ def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:
     for one in compiled.codes:
         x, y = one.place
         brought = [
-            {"stream": each.stream, "slots": each.slots, "runs": [list(run) for run in each.runs]}
+            {
+                "stream": each.stream,
+                "slots": each.slots,
+                "runs": [list(run) for run in each.runs],
+                **({"function": each.function} if each.function else {}),
+            }
             for each in one.links.brought
         ]
         cores.append(
@@ -186,6 +192,7 @@ def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:
             "spans": [list(code.spans[number]) for code in compiled.codes],
             "inputs": [tensor.name for tensor in one.inputs],
             "results": [tensor.name for tensor in one.results],
+            **_host_stage(compiled.stages, number),
         }
         for number, one in enumerate(compiled.partition.functions)
     ]
@@ -207,6 +214,17 @@ def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:
         "outputs": list(compiled.graph.outputs),
         **({"limits_missed": compiled.missed} if compiled.missed else {}),
     }
+
+
+def _host_stage(stages: HostStages, number: int) -> dict[str, Any]:
+    """Return the work of the host before a function, and the runs of its memory that receive
+    results of the function: first vector and count. A model of one function has neither."""
+    if len(stages.cycles) == 1:
+        return {}
+    vectors = np.flatnonzero(stages.results == number)
+    runs = np.split(vectors, np.flatnonzero(np.diff(vectors) > 1) + 1)
+    received = [[int(run[0]), len(run)] for run in runs if run.size]
+    return {"host_cycles": stages.cycles[number], "received": received}
 
 
 def _map(one: Lying, core: list[int] | None, columns: int) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from mapper.compiler.artifacts.checks.checker import (
     stored_maps,
 )
 from mapper.compiler.artifacts.checks.exchange import Traded, check_exchange
+from mapper.compiler.artifacts.checks.functions import Computed, check_functions, runs_of
 from mapper.compiler.artifacts.checks.touches import Instruction, in_slots, instructions_of
 from mapper.compiler.artifacts.loops.check import check_listing
 from mapper.compiler.artifacts.manifest import (
@@ -100,8 +101,7 @@ def _traded(
         place = one["x"], one["y"]
         brought = {}
         for each in one["brought"]:
-            runs = [np.arange(first, first + count) for first, count, _ in each["runs"]]
-            brought[each["stream"]] = in_slots(np.concatenate(runs), each["slots"])
+            brought[each["stream"]] = in_slots(runs_of(each["runs"]), each["slots"])
         cells = [
             in_slots(vectors_in(a_map), a_map["slots"]).ravel()
             for a_map in folder.manifest["maps"]
@@ -111,6 +111,34 @@ def _traded(
         maps = np.unique(np.concatenate([np.zeros(0, np.int64), *cells]))
         found[place] = Traded(programs[place], brought, maps, dict(one["streams"]), where)
     return found
+
+
+def _computed(
+    folder: CompiledFolder, programs: dict[tuple[int, int], list[Instruction]]
+) -> dict[tuple[int, int], Computed]:
+    """Return the function of all cores, and the data that the host sends for it."""
+    functions = folder.manifest["functions"]
+    found = {}
+    for at, one in enumerate(folder.manifest["cores"]):
+        place = one["x"], one["y"]
+        maps = [each for each in folder.manifest["maps"] if tuple(each["core"]) == place]
+        found[place] = Computed(
+            programs[place],
+            [tuple(each["spans"][at]) for each in functions],
+            {
+                each["stream"]: (each.get("function", 0), runs_of(each["runs"]))
+                for each in one["brought"]
+            },
+            [_cells(maps, one["inputs"]) for one in functions],
+            str(folder.path / program_file(place)),
+        )
+    return found
+
+
+def _cells(maps: list[dict[str, Any]], names: list[str]) -> NDArray[np.int64]:
+    """Return the vectors of all parts of some maps."""
+    found = [vectors_in(one) for one in maps if one["name"] in names]
+    return np.concatenate([np.zeros(0, np.int64), *found])
 
 
 def verify_compiled(folder: CompiledFolder, made: bool = False) -> dict[str, Any]:
@@ -133,6 +161,11 @@ def verify_compiled(folder: CompiledFolder, made: bool = False) -> dict[str, Any
         programs[place] = list(instructions_of(image, shape, where, maps))
         instructions += len(programs[place])
     comes = check_exchange(_traded(folder, programs)) if folder.is_spread else {}
+    functions = folder.manifest["functions"]
+    if folder.is_spread and len(functions) > 1:
+        received = [runs_of(one["received"]) for one in functions]
+        read = [_cells(folder.manifest["host_maps"], one["results"]) for one in functions]
+        check_functions(_computed(folder, programs), received, read)
     for place, image in folder.images.items():
         where = str(folder.path / program_file(place))
         presets = [] if folder.is_spread else _presets(folder, place)

@@ -18,7 +18,7 @@ from mapper.compiler.codegen.macros.file import require_canonical, unpack_layers
 from mapper.compiler.codegen.program import Emitted, host_words, linked_cores, steps_of
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.memory.planner import Region
+from mapper.compiler.memory.planner import Region, pixel_vectors
 from mapper.compiler.program.image import Image
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.links import NO_LINKS, CoreLinks, Place
@@ -47,6 +47,16 @@ class Lying(NamedTuple):
     def whole(cls, region: Region) -> Lying:
         tensor = region.tensor
         return cls(tensor, region, Span(0, tensor.height), Span(0, tensor.channels))
+
+    def cells(self, columns: int) -> NDArray[np.int64]:
+        """Return the addresses of its vectors. columns : bytes per vector"""
+        region, tensor = self.region, self.region.tensor
+        if tensor.planes:
+            return np.arange(region.first, region.first + region.vectors)
+        rows, pixels = np.arange(tensor.height)[:, None, None], np.arange(tensor.width)[:, None]
+        each = pixel_vectors(tensor, columns) // (2 if region.high else 1)
+        low = region.vector(rows, pixels, np.arange(each)).ravel()
+        return np.concatenate([low, low + region.high]) if region.high else low
 
 
 @dataclass(slots=True)

@@ -12,9 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from chipsim.chip.host import OPERATIONS
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.arrivals import HostLink
+from chipsim.npu.mesh.chip import HostStages
 from mapper.compiler.codegen.builder import Choices
 from mapper.compiler.codegen.code import CoreCode, Lying
 from mapper.compiler.codegen.searches import CutSearches
@@ -32,7 +34,7 @@ class CompileJob(NamedTuple):
     """Input of mapping a model to cores.
 
     places : places of feature maps inside others; choices : code generation options
-    link : timing of the host's weights
+    link : timing of the host's weights; operations : numbers that the host computes per cycle
     searches : searches for cuts of this compilation
     """
 
@@ -43,6 +45,7 @@ class CompileJob(NamedTuple):
     settings: CompileSettings
     link: HostLink
     searches: CutSearches
+    operations: float = OPERATIONS
 
 
 class Made(NamedTuple):
@@ -51,12 +54,14 @@ class Made(NamedTuple):
     results : where the host stores received results
     host_words : weight words on the host, shape (rows, columns) each
     ports : nodes of the host's ports, if several cores share the model
+    stages : work of the host between functions, and when it needs each of `results`
     """
 
     codes: list[CoreCode]
     results: list[Lying]
     host_words: list[NDArray[np.int64]]
     ports: Sequence[Place] = ()
+    stages: HostStages = HostStages()
 
 
 def ports_of(chip: Chip) -> list[Place]:
@@ -81,19 +86,34 @@ class Whole(NamedTuple):
     """A model to be distributed over cores.
 
     macros : macro nodes in order of execution; places : places of feature maps inside others
-    written, read : feature maps that the host writes and reads
+    written, read : feature maps that the host writes and reads, with the number of the function
+        before or after which it does so
+    functions : number of the function of each macro node
     """
 
     macros: list[Macro]
     places: Places
-    written: list[Tensor]
-    read: list[Tensor]
+    written: dict[Tensor, int]
+    read: dict[Tensor, int]
+    functions: list[int]
+
+    @classmethod
+    def of(cls, job: CompileJob) -> Whole:
+        functions = job.partition.functions
+        return cls(
+            job.partition.macros,
+            job.places,
+            {tensor: number for number, one in enumerate(functions) for tensor in one.inputs},
+            {tensor: number for number, one in enumerate(functions) for tensor in one.results},
+            [number for number, one in enumerate(functions) for _ in range(one.first, one.stop)],
+        )
 
 
 @dataclass(slots=True)
 class CorePlan:
     """A core's share of a model.
 
+    function : number of the function of its pieces
     pieces : pieces in order of execution; macros : their macro nodes, over parts of feature maps
     regions : regions of their inputs; targets : destinations of their outputs
     parts : parts of feature maps of the model in this core

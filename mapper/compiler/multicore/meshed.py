@@ -10,17 +10,19 @@ import numpy as np
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.noc.mesh import Mesh
 from chipsim.npu.arrivals import HostLink
-from chipsim.npu.mesh.chip import HostInputs, HostPort, MeshChip
+from chipsim.npu.mesh.chip import HostInputs, HostPort, HostStages, MeshChip
 from chipsim.npu.records import STREAMS, Program
 from mapper.compiler.multicore.job import nearest
 from mapper.compiler.program.links import Brought, CoreLinks, Place
 
 
 class HostSide(NamedTuple):
-    """ports : nodes of the host's ports; link : timing of the host's weights"""
+    """ports : nodes of the host's ports; link : timing of the host's weights
+    stages : work of the host between functions"""
 
     ports: Sequence[Place]
     link: HostLink
+    stages: HostStages = HostStages()
 
 
 def mesh_chip(
@@ -39,15 +41,17 @@ def mesh_chip(
         for each in one.brought:
             sent[ports[place]] += _vectors(place, each)
     hosts = [HostPort(place, _inputs(rows)) for place, rows in sent.items()]
-    return MeshChip(shape, mesh, programs, streams, hosts, host.link, ports)
+    return MeshChip(
+        shape, mesh, programs, streams, hosts, host.link, ports, stages=host.stages
+    )  # fmt: skip
 
 
 def _vectors(place: Place, brought: Brought) -> list[tuple[int, ...]]:
     """Return a row per vector that the host sends to a region: row of the feature map, core,
-    stream, address, address offset of odd frames, slots."""
+    stream, address, address offset of odd frames, slots, function."""
     odd, slots = (1 << (brought.slots + 2), 2) if brought.slots else (0, 1)
     return [
-        (row, *place, brought.stream, vector, odd, slots)
+        (row, *place, brought.stream, vector, odd, slots, brought.function)
         for first, count, row in brought.runs
         for vector in range(first, first + count)
     ]
@@ -55,6 +59,6 @@ def _vectors(place: Place, brought: Brought) -> list[tuple[int, ...]]:
 
 def _inputs(rows: list[tuple[int, ...]]) -> HostInputs:
     """Return a frame's input, sorted by row of the feature map."""
-    table = np.array(rows, np.int64).reshape(-1, 7)
+    table = np.array(rows, np.int64).reshape(-1, 8)
     table = table[np.argsort(table[:, 0], kind="stable")]
-    return HostInputs(*(table[:, one] for one in (slice(1, 3), 3, 4, 5, 6)), 0 * table[:, 6])
+    return HostInputs(*(table[:, one] for one in (slice(1, 3), 3, 4, 5, 6, 7)))

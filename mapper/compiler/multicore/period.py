@@ -4,8 +4,9 @@ The period is the time per frame if all cores work in a pipeline.
 
 All layers in order form a line of work, in units of result rows or output blocks per layer. The
 line is cut where a core is full: cores get consecutive parts, so a frame never returns to a core
-that it has left. Otherwise that core would wait for others in the middle of every frame. The
-shortest period for which the line fits the cores is found by bisection.
+that it has left. Otherwise that core would wait for others in the middle of every frame. For the
+same reason no core gets parts of two functions, between which the host works. The shortest period
+for which the line fits the cores is found by bisection.
 
 For low latency all cores work on a layer, then on the next one. Part j of each layer is on the same
 core, so that most of its input rows are computed there. A layer has fewer parts than there are
@@ -77,6 +78,7 @@ class Line:
         self, costs: PartCosts, rows: Sequence[Span], cores: int, blocks: float = 2
     ) -> None:
         self.costs, self.rows, self.cores, self.blocks = costs, rows, cores, blocks
+        self.functions = costs.whole.functions
         self.whole = [
             some_row_is_padding(macro, span) for macro, span in zip(costs.macros, rows, strict=True)
         ]
@@ -210,6 +212,10 @@ class Line:
         number, taken = 0, np.zeros(len(SHARES))
         for layer in range(len(self.rows)):
             at, units = 0, self.units(layer)
+            if taken.any() and self.functions[layer] != self.functions[layer - 1]:
+                number, taken = number + 1, np.zeros(len(SHARES))
+            if number >= self.cores:
+                return None
             while at < units:
                 count = self._count(layer, at, units, 1 - taken, period)
                 if not count:

@@ -10,10 +10,11 @@ from chipsim.npu.records import STREAMS
 from mapper.compiler.codegen.code import Lying
 from mapper.compiler.ir.node import Upsample
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.memory.layouts import WORD_VECTORS, plane_words
+from mapper.compiler.memory.layouts import WORD_VECTORS
 from mapper.compiler.memory.planner import Lives, pixel_vectors
 from mapper.compiler.multicore.areas import Box, Homes, Kept, add_box, gaps_between
 from mapper.compiler.multicore.job import ChipPlan, CorePlan, MacroPiece, Whole, nearest
+from mapper.compiler.multicore.received import planes_of, runs_of
 from mapper.compiler.multicore.rooms import Address, Room, place_rooms
 from mapper.compiler.multicore.slices import Slice, Sliced, slice_macro
 from mapper.compiler.numerics.windows import GROUP
@@ -50,6 +51,7 @@ class _Core:
 
     def __init__(self, place: Place) -> None:
         self.place = place
+        self.function = 0  # of all its pieces
         self.pieces: list[MacroPiece] = []
         self.slices: list[Slice] = []
         self.kept: dict[Hashable, Kept] = {}
@@ -69,6 +71,15 @@ class _Core:
         self.lives[key] = Lives(min(one.born, number), max(one.dies, number))
 
 
+def _require_order(source: _Core, target: _Core) -> None:
+    """Require that no core receives data of a later function, which waits for the host."""
+    if target.function < source.function:
+        raise DoesNotFitError(
+            f"{source.name}: unread rows of function {source.function} would be stored in "
+            f"{target.name}, which computes function {target.function}; use --cores 1"
+        )
+
+
 class _Planner:
     def __init__(
         self, whole: Whole, placed: Sequence[tuple[MacroPiece, Place]], shape: NpuShape,
@@ -80,9 +91,13 @@ class _Planner:
         for piece, place in sorted(placed, key=lambda one: one[0].macro):
             core = self.cores.setdefault(place, _Core(place))
             core.pieces.append(piece)
+            core.function = whole.functions[piece.macro]
             macro = whole.macros[piece.macro]
             core.slices.append(slice_macro(macro, piece.rows, piece.blocks, shape.columns))
         self.cores = {place: self.cores[place] for place in sorted(self.cores)}
+        self.functions = {  # before which the host writes, by owner
+            self.homes.of(one).owner: number for one, number in whole.written.items()
+        }
         self.host = {  # boxes that the host reads, by owner
             owner: self._box([one for one in whole.read if self.homes.of(one).owner is owner])
             for owner in dict.fromkeys(self.homes.of(one).owner for one in whole.read)
@@ -170,10 +185,14 @@ class _Planner:
         if it reads other parts of the map, else the core whose box grows least, with the last rows
         in case of a tie."""
         made: dict[Tensor, list[Box]] = {}
+        first: dict[
+            Tensor, int
+        ] = {}  # function that computes parts of it, which no earlier one gets
         for core in self.cores.values():
             for one in (one for each in core.slices for one in each.outputs):
                 owner, box = self.homes.kept(one)
                 made.setdefault(owner, []).append(box)
+                first[owner] = max(first.get(owner, 0), core.function)
         for owner, parts in made.items():
             takers = [(place, box) for place in boxes for box in boxes[place].get(owner, [])]
             to_host = [self.host[owner]] if owner in self.host else []
@@ -181,8 +200,12 @@ class _Planner:
                 if to_host:
                     self.host[owner] = self.host[owner].around(gap)
                     continue
+                later = (
+                    (place, box) for place, box in takers
+                    if self.cores[place].function >= first[owner]
+                )  # fmt: skip
                 place, box = min(
-                    ((place, box) for place in boxes for box in boxes[place].get(owner, [])),
+                    later,
                     key=lambda one: (one[1].around(gap).size - one[1].size, -one[1].rows.first),
                 )
                 add_box(boxes[place][owner], box.around(gap))
@@ -203,6 +226,7 @@ class _Planner:
                     feeds = other.feeds.setdefault(key, [])
                     if core.place not in feeds:
                         feeds.append(core.place)
+                        _require_order(core, other)
                     before = other.fed.get((key, core.place), some)
                     other.fed[key, core.place] = before.around(some)
                     if other is core:
@@ -283,7 +307,7 @@ class _Planner:
     def _filled(self, kept: Kept, base: int) -> Iterator[tuple[int, int, int]]:
         """Yield the padding channels of planes, which the host does not send."""
         value, stop = kept.owner.zero_point, WORD_VECTORS // GROUP * GROUP
-        for at, count, _ in self._planes(kept):
+        for at, count, _ in planes_of(kept, self.shape.columns):
             if count < stop:
                 yield base + at + count, stop - count, value
 
@@ -341,8 +365,9 @@ class _Planner:
                     stream = core.streams[key, source]
                     port = nearest(self.ports, core.place)
                     given.append(Credit(port, True, stream, address.base, stop, slots))
-                    runs = tuple(self._runs(kept, address.base))
-                    brought.append(Brought(stream, address.slots, runs))
+                    runs = tuple(runs_of(self.whole, self.homes, kept, address.base))
+                    function = self.functions[kept.owner]
+                    brought.append(Brought(stream, address.slots, runs, function))
                 elif source != core.place:
                     stream = self.cores[source].credits[core.place]
                     for first, end in pairwise([*self._bands(core, key, source), stop]):
@@ -361,37 +386,3 @@ class _Planner:
         each = self.homes.size(kept) // around.size
         starts = [rows.first - around.first + rows.size * one // count for one in range(1, count)]
         return (base, *(base + each * row for row in starts))
-
-    def _planes(self, kept: Kept) -> Iterator[tuple[int, int, int]]:
-        """Yield the vectors of existing channels of planes, word by word: first vector, number,
-        and row."""
-        owner, bank = kept.owner, 2 * self.shape.columns
-        words = plane_words(1, kept.box.rows.size * owner.width, bank)
-        for word in range(words):
-            for first in range(0, owner.channels, GROUP):
-                at = WORD_VECTORS * (first // GROUP * words + word)
-                count = WORD_VECTORS // GROUP * min(GROUP, owner.channels - first)
-                yield at, count, word * bank // owner.width
-
-    def _runs(self, kept: Kept, base: int) -> Iterator[tuple[int, int, int]]:
-        """Yield the vectors of a region that the host sends, row by row; planes word by word."""
-        for tensor in self.whole.written:
-            if self.homes.of(tensor).owner is not kept.owner:
-                continue
-            held = self.homes.held(tensor, kept.box)
-            if held is None:
-                continue
-            if kept.owner.planes:
-                for at, count, row in self._planes(kept):
-                    yield base + at, count, held.rows.first + row
-                continue
-            region = self.homes.region(kept, self.homes.part(tensor, held), base)
-            part = region.tensor
-            each = pixel_vectors(part, self.shape.columns)
-            for row in range(part.height):
-                number = held.rows.first + row
-                if each == region.pixel:
-                    yield int(region.vector(row, 0, 0)), part.width * each, number
-                else:
-                    for column in range(part.width):
-                        yield int(region.vector(row, column, 0)), each, number

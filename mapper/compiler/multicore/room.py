@@ -15,12 +15,6 @@ from mapper.compiler.program.tables import PARAMETER_BYTES, Tables
 from mapper.errors import DoesNotFitError
 
 
-def whole_of(job: CompileJob) -> Whole:
-    """Return a model of one function, to be distributed over cores."""
-    function = job.partition.functions[0]
-    return Whole(job.partition.macros, job.places, function.inputs, function.results)
-
-
 def require_room_on_one(job: CompileJob) -> None:
     """Raise `DoesNotFitError` if the feature maps alive at once do not fit in a core."""
     shape, partition = job.shape, job.partition
@@ -60,7 +54,7 @@ def _parameter_words(job: CompileJob) -> int:
 def require_room_on_several(job: CompileJob, chip: Chip) -> None:
     """Raise `DoesNotFitError` if the inputs of all layers do not fit in all cores: in a pipeline a
     core works at several frames at once, so feature maps cannot share memory."""
-    whole, lanes = whole_of(job), job.shape.columns
+    whole, lanes = Whole.of(job), job.shape.columns
     homes = Homes(whole.places, lanes)
 
     def taken(macro: Macro, rows: Span) -> int:

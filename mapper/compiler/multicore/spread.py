@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from chipsim.chip.model import Chip
 from chipsim.noc.mesh import Mesh
 from chipsim.npu.cycles import CAUSES
-from chipsim.npu.mesh.chip import MeshChip
+from chipsim.npu.mesh.chip import HostStages, MeshChip
 from chipsim.npu.mesh.report import chip_report
 from chipsim.npu.mesh.run import MeshTimes, run_mesh
 from mapper.compiler.codegen.builder import MemoryPlan
@@ -31,14 +31,16 @@ from mapper.compiler.log import CompileLog
 from mapper.compiler.memory.padding import NO_BORDERS, borders_of
 from mapper.compiler.memory.planner import PlannedMaps, log_memory, memory_use, plan_memory
 from mapper.compiler.multicore.costs import PartCosts
-from mapper.compiler.multicore.job import ChipPlan, CompileJob, MacroPiece, Made, ports_of
+from mapper.compiler.multicore.job import ChipPlan, CompileJob, MacroPiece, Made, Whole, ports_of
 from mapper.compiler.multicore.meshed import HostSide, mesh_chip
 from mapper.compiler.multicore.period import Grouped, Line, Way, taken_rows, turns
 from mapper.compiler.multicore.placement import FINAL, TRIED, cores_of
 from mapper.compiler.multicore.plan import plan_cores
-from mapper.compiler.multicore.room import require_room_on_several, whole_of
+from mapper.compiler.multicore.received import result_functions
+from mapper.compiler.multicore.room import require_room_on_several
 from mapper.compiler.multicore.tries import Tried, best_of, each, earliest, tried
 from mapper.compiler.multicore.vertices import vertices_of
+from mapper.compiler.partition.hostwork import host_cycles
 from mapper.compiler.program.image import program_of
 from mapper.compiler.program.links import CoreLinks, Place
 from mapper.compiler.program.presets import Preset
@@ -65,15 +67,18 @@ Ran = list[Tried[Programs]]
 """Simulated cuts."""
 
 
-def refusal(job: CompileJob) -> str:
-    """Return why a model must run on a single core; "" if several can share it."""
+def refusal(job: CompileJob, cores: int) -> str:
+    """Return why a model must run on a single core; "" if several can share it.
+
+    cores : number of usable cores
+    """
+    if (count := len(job.partition.functions)) > cores:
+        return f"the host runs nodes between its {count} functions, the chip has {cores} cores"
     if not job.shape.map_vectors:
         return f"the feature maps of {job.shape.name} are in external memory"
-    if len(job.partition.functions) > 1:
-        return f"the host runs nodes between its {len(job.partition.functions)} functions"
     if job.settings.padding == "stored":
         return "--padding stored supports a single core only"
-    (function,) = job.partition.functions
+    whole = Whole.of(job)
 
     def owner(tensor: Tensor) -> Tensor:
         return job.places[tensor].owner if tensor in job.places else tensor
@@ -85,15 +90,19 @@ def refusal(job: CompileJob) -> str:
         beside = place.columns == 1 and tensor.width < place.owner.width
         if beside and tensor in taken:  # whole rows are sent, and parts may depend on each other
             return f"a layer reads {tensor.name!r}, which is next to other maps in the same rows"
-    given = {owner(tensor) for tensor in function.inputs}
-    if any(owner(tensor) in given for tensor in function.results):
+    given = {(owner(tensor), number) for tensor, number in whole.written.items()}
+    owners = [one for one, _ in given]
+    if any(owner(tensor) in owners for tensor in whole.read):
         return "the host reads a feature map of which it writes a part"
+    if len(set(owners)) < len(owners):
+        return "the host writes parts of a feature map before different functions"
     return ""
 
 
 def runs_on_one(job: CompileJob, chip: Chip) -> bool:
     """Return whether a model runs on one core: other cores are unavailable or unsuitable."""
-    return len(usable_places(chip)) == 1 or job.settings.cores == 1 or bool(refusal(job))
+    cores = min(chip.usable_count, job.settings.cores or chip.usable_count)
+    return cores == 1 or bool(refusal(job, cores))
 
 
 def spread(job: CompileJob, chip: Chip, log: CompileLog) -> Made:
@@ -126,6 +135,9 @@ def spread(job: CompileJob, chip: Chip, log: CompileLog) -> Made:
         f"{len(made.codes)} cores: period {best.period:,.0f} cycles per frame, latency "
         f"{best.latency:,}; best of {len(all_)} simulated cuts"
     )
+    if host := sum(made.stages.cycles):
+        bound = ", which bounds the period" if host > max(best.cycles) else ""
+        log.add(f"host: {host:,} cycles per frame between functions{bound}")
     return made
 
 
@@ -135,7 +147,7 @@ def _cuts(job: CompileJob, way: Way, where: tuple[Chip, Sequence[Place]], before
     where : the chip, and the nodes of the host's ports
     """
     chip, _ = where
-    whole, shape = whole_of(job), job.shape
+    whole, shape = Whole.of(job), job.shape
     job = job._replace(choices=replace(job.choices, lag=way.lag))
     costs = PartCosts(whole, shape, job.choices, job.searches, way.streams)
     rows = taken_rows(whole, costs.homes, shape.columns)
@@ -145,7 +157,8 @@ def _cuts(job: CompileJob, way: Way, where: tuple[Chip, Sequence[Place]], before
 
     with stage("tiles and cores"):
         line = Line(costs, rows, chip.usable_count, way.blocks)
-        if job.settings.objective == "latency":
+        # in turns each core would compute parts of all functions, and wait for the host
+        if job.settings.objective == "latency" and len(job.partition.functions) == 1:
             return each(turns(line, line.cores), run) + tried(line, run)
         return tried(line, run, before)
 
@@ -159,7 +172,7 @@ def _simulated(
     """
     chip, ports = where
     log, shape = CompileLog(), job.shape
-    vertices = vertices_of(whole_of(job), *found, shape)
+    vertices = vertices_of(Whole.of(job), *found, shape)
     cores = cores_of(vertices, chip, ports, job.settings.placement, preset)
     at = [(int(core) % chip.width, int(core) // chip.width) for core in cores]
     made = on_cores(job, list(zip(found.pieces, at, strict=True)), ports, log)
@@ -179,7 +192,7 @@ def _run(made: Made, chip: Chip, job: CompileJob) -> tuple[MeshChip, MeshTimes]:
     """Simulate a few frames on the chip."""
     programs = {code.place: program_of(code.image(), f"core {code.place}") for code in made.codes}
     feeds = {code.place: code.links for code in made.codes}
-    mesh, host = Mesh(chip.width, chip.height), HostSide(made.ports, job.link)
+    mesh, host = Mesh(chip.width, chip.height), HostSide(made.ports, job.link, made.stages)
     meshed = mesh_chip(job.shape, mesh, programs, feeds, host)
     return meshed, run_mesh(meshed, FRAMES)
 
@@ -197,11 +210,14 @@ def on_cores(
 
     Raises `DoesNotFitError` that names core, memory and layer.
     """
+    whole = Whole.of(job)
     with stage("feature memory"):
-        plan = plan_cores(whole_of(job), placed, job.shape, ports)
+        plan = plan_cores(whole, placed, job.shape, ports)
     with stage("instructions"):
         codes, words = chip_programs(plan, job, log)
-    return Made(codes, plan.results, words, ports)
+    received = result_functions(plan.results, whole, job.shape.columns)
+    stages = HostStages(host_cycles(job.partition, job.operations), received)
+    return Made(codes, plan.results, words, ports, stages)
 
 
 def usable_places(chip: Chip) -> list[Place]:
@@ -219,6 +235,7 @@ def chip_programs(
     Raises `DoesNotFitError` that names the core, the memory and the layer.
     """
     shape = job.shape
+    functions = Whole.of(job).functions
     words: list[NDArray[np.int64]] = []
     unlinked: list[tuple[Place, Emitted, CoreLinks]] = []
     for place, one in plan.cores.items():
@@ -227,7 +244,8 @@ def chip_programs(
             memory = MemoryPlan(weights, stop=one.used, host_first=len(words), targets=one.targets)
             preset = Preset.filled(one.filled, shape.columns)
             core = CoreTarget(shape, one.regions, memory, one.links, place, preset, job.searches)
-            made = emitted(one.macros, [(0, len(one.macros))], core, job.choices, log)
+            spans = _only(functions[one.pieces[0].macro], len(one.macros), job)
+            made = emitted(one.macros, spans, core, job.choices, log)
         except DoesNotFitError as error:
             raise DoesNotFitError(f"core ({place[0]}, {place[1]}): {error}") from error
         words += made.emitter.streams.words
@@ -235,16 +253,23 @@ def chip_programs(
     codes = []
     for (place, one), (made, links) in zip(plan.cores.items(), linked_cores(unlinked), strict=True):
         steps = made.emitter.steps
-        program = made.program([(0, len(steps))])
+        spans = _only(functions[one.pieces[0].macro], len(steps), job)
+        program = made.program(spans)
         require_instructions(program, steps, one.macros, shape)
         numbers = [piece.macro for piece in one.pieces]
         with stage("cycles"):
             codes.append(CoreCode.of(
                 place, (numbers, one.macros), (one.parts, one.used),
-                made.emitter.memory.weights.static, made, (program, [(0, len(program))]), links,
+                made.emitter.memory.weights.static, made, (program, spans), links,
                 job.link,
             ))  # fmt: skip
     return codes, words
+
+
+def _only(function: int, stop: int, job: CompileJob) -> list[tuple[int, int]]:
+    """Return the spans of all functions on a core that computes one of them, up to `stop`."""
+    count = len(job.partition.functions)
+    return [(stop * (function < one), stop * (function <= one)) for one in range(count)]
 
 
 def on_one_core(job: CompileJob, place: Place, log: CompileLog) -> Made:
@@ -252,7 +277,7 @@ def on_one_core(job: CompileJob, place: Place, log: CompileLog) -> Made:
 
     Raises `DoesNotFitError` that names the memory and the layer.
     """
-    partition, places, shape, choices, settings, _, searches = job
+    partition, places, shape, choices, settings, _, searches, _ = job
     macros = partition.macros
     with stage("feature memory"):
         stored = PlannedMaps(macros, partition.written(), partition.read(), places)
@@ -275,4 +300,5 @@ def on_one_core(job: CompileJob, place: Place, log: CompileLog) -> Made:
             ([Lying.whole(one) for one in regions.values()], memory_use(regions).used),
             weights.static, made, (program, spans), link=job.link,
         )  # fmt: skip
-    return Made([code], [], made.emitter.streams.words)
+    stages = HostStages(host_cycles(partition, job.operations))
+    return Made([code], [], made.emitter.streams.words, stages=stages)

@@ -77,6 +77,12 @@ class PackingLists(NamedTuple):
     packing: list[PackedFunction]
 
 
+def in_parts(partition: Partition) -> PackingLists:
+    """Return lists with a layout change around every function: for maps in parts on several cores,
+    which are not stored in the vectors of a whole map."""
+    return PackingLists([], [], [PackedFunction(name, True, True) for name in partition.names()])
+
+
 def parts_of(partition: Partition) -> list[ExecutionPart]:
     """Return the functions of a partition and the host nodes between them."""
     parts: list[ExecutionPart] = []

@@ -72,11 +72,13 @@ class Brought(NamedTuple):
 
     slots : see `Region`
     runs : first vector, number of vectors, and row of the feature map, in order
+    function : the host sends them before this function; programs do not depend on it
     """
 
     stream: int
     slots: int
     runs: tuple[tuple[int, int, int], ...]
+    function: int = 0
 
     @property
     def cells(self) -> NDArray[np.int64]:

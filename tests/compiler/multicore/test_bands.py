@@ -66,9 +66,8 @@ def test_frames_overlap_in_bands(seed: int) -> None:
 def in_a_line(job: CompileJob, chip: Chip, log: CompileLog) -> Made:
     """Place each layer on its own core."""
     columns = job.shape.columns
-    function = job.partition.functions[0]
     macros, places = job.partition.macros, spread.usable_places(chip)
-    whole = Whole(macros, job.places, function.inputs, function.results)
+    whole = Whole.of(job)
     rows = taken_rows(whole, Homes(job.places, columns), columns)
     placed = [
         (

@@ -50,8 +50,7 @@ def parted(length: int, rng: np.random.Generator) -> list[Span]:
 def anywhere(seed: int, job: CompileJob, chip: Chip, log: CompileLog) -> Made:
     """Split layers randomly, place parts on random cores, and use one to three host ports."""
     rng, macros, columns = np.random.default_rng(seed), job.partition.macros, job.shape.columns
-    function = job.partition.functions[0]
-    whole = Whole(macros, job.places, function.inputs, function.results)
+    whole = Whole.of(job)
     places = module.usable_places(chip)
     placed: list[tuple[MacroPiece, Place]] = []
     rows = taken_rows(whole, Homes(job.places, columns), columns)

@@ -34,7 +34,7 @@ class Instruction(NamedTuple):
     drains : it ends a frame with all units idle
     table : it loads a small memory from vectors that must not change after the first frame
     fields : fields, with the base of the unit added to addresses
-    sends : vectors of another core that it writes, in order, shape (count, slots)
+    sends : vectors of another core or of the host that it writes, in order, shape (count, slots)
     """
 
     number: int
@@ -155,7 +155,7 @@ def instructions_of(
         yield Instruction(
             number, f"{form.op}.{kind}", unit, int(decoded.wait[number]),
             int(decoded.signal[number]), reads, writes, bool(fields.get("drain")), kind == "TABLE",
-            fields, _sends(form.op, kind, fields, distances.get("STORE.src", 0)),
+            fields, _sends(form.op, kind, fields, distances.get("STORE.src", 0), shape),
         )  # fmt: skip
 
 
@@ -207,12 +207,14 @@ def _touches(op: str, kind: str, f: Fields, small: SmallMemories) -> Touches:
     return [], []
 
 
-def _sends(op: str, kind: str, f: Fields, high: int) -> Cells:
-    """Return the vectors that a store sends to another core, in order.
+def _sends(op: str, kind: str, f: Fields, high: int, shape: NpuShape) -> Cells:
+    """Return the vectors that a store sends to another core or to the host, in order.
 
     high : distance of the high bytes of 16 bits
     """
-    if op != "STORE" or kind != "REMOTE":
+    if op == "STORE" and kind == "PARTIAL_HOST":
+        return _area(f["dst"], f, f["y_size"], f["x_size"], vectors_of_entry(shape))[:, None]
+    if op != "STORE" or kind not in ("REMOTE", "HOST"):
         return np.zeros((0, 1), np.int64)
     scale = 1 + f["up"]
     parts = np.array([0, high]) if high and not f["bits"] else np.zeros(1, np.int64)

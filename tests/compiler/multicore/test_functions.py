@@ -1,0 +1,208 @@
+"""Models with host nodes between functions, on several cores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from chipsim.chip.host import ChipHost
+from chipsim.chip.model import Chip
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.artifacts.chip_hardware import check_hardware
+from mapper.compiler.artifacts.cycles import chip_of, run_cycles, run_frames
+from mapper.compiler.artifacts.manifest import CompiledFolder, Target
+from mapper.compiler.artifacts.simulate import simulate
+from mapper.compiler.artifacts.verify import verify_compiled
+from mapper.compiler.model import open_model
+from mapper.compiler.pipeline import compile_model
+from mapper.compiler.settings import CompileSettings
+from mapper.errors import CheckFailedError
+from storage.samples import SampleArrays
+from tests.compiler.programs import FOUR, SHAPE, folder_of
+from tests.storage.formats.onnx_models import model, node, onnx
+
+pytestmark = pytest.mark.jit
+CHIP = Chip("mesh", 3, 2, unavailable=(4,))
+FRAMES = 3
+
+
+def conv(inputs: str, output: str = "y") -> Any:
+    return node("Conv", inputs, output, pads=[1, 1, 1, 1])
+
+
+NODES: dict[str, list[Any]] = {
+    "between": [conv("x a", "c"), node("Asinh", "c", "s"), conv("s b", "d"), node("Relu", "d")],
+    # the second function reads a map of the first one, which the host reads as well
+    "skip": [
+        conv("x a", "c"), node("Asinh", "c", "s"), conv("s b", "d"), node("Add", "c d", "e"),
+        node("Relu", "e"),
+    ],
+    # both functions read the input
+    "input": [
+        conv("x a", "c"), node("Asinh", "c", "s"), conv("s b", "d"), node("Add", "d x", "e"),
+        node("Relu", "e"),
+    ],
+    "three": [
+        conv("x a", "c"), node("Asinh", "c", "s"), conv("s b", "d"), node("Relu", "d", "r"),
+        node("Softplus", "r", "p"), node("Asinh", "p", "q"), conv("q b", "g"),
+        node("Add", "g c"),
+    ],
+    "ends": [
+        conv("x a", "c"), node("Asinh", "c", "s"), conv("s b", "d"),
+        node("GlobalAveragePool", "d", "f"), node("Flatten", "f", "h"), node("Softmax", "h"),
+    ],
+}  # fmt: skip
+HOW = CompileSettings(method="minmax", min_signal=-100, max_loss=100)
+
+
+def compiled(
+    nodes: list[Any], folder: Path, shape: NpuShape = SHAPE, chip: Chip = CHIP, **settings: Any
+) -> tuple[CompiledFolder, Any, list[str]]:
+    """Return a compiled model, samples, and the notes of the compiler."""
+    random = np.random.default_rng(0)
+    constants = {name: (random.normal(0, 1, (6, 6, 3, 3)) / 7).astype(np.float32) for name in "ab"}
+    made = model(nodes, constants, {"x": (1, 6, 8, 8)})
+    onnx.save(made, str(folder / "model.onnx"))
+    samples = random.normal(0, 1, (6, 6, 8, 8)).astype(np.float32)
+    how = replace(HOW, **settings)
+    result = compile_model(
+        open_model(folder / "model.onnx"), shape, SampleArrays(samples, None, []), how, chip=chip
+    )
+    return folder_of(result, Target(chip, shape, how)), samples, result.log
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
+@pytest.mark.parametrize("name", NODES)
+@pytest.mark.parametrize("bits", [8, 16])
+def test_functions_on_different_cores(name: str, bits: int, tmp_path: Path) -> None:
+    """Results of one core, of the reference, and of overlapping frames."""
+    shape = replace(SHAPE, multiplier="dual") if bits == 16 else SHAPE
+    found, samples, _ = compiled(NODES[name], tmp_path, shape, bits=bits)
+    functions = found.manifest["functions"]
+    assert found.is_spread and len(functions) == (3 if name == "three" else 2)
+    assert len(found.images) >= len(functions)
+    assert verify_compiled(found)["cores"] == len(found.images)
+    outcome = simulate(found, samples, threads=1, check=True)
+    assert {one.differences for one in outcome.compared} == {0}
+    single, _, _ = compiled(NODES[name], tmp_path, shape, bits=bits, cores=1)
+    wanted = simulate(single, samples, threads=1, check=False)
+    for result, values in wanted.values.items():
+        assert np.array_equal(outcome.values[result], values)
+    assert run_frames(found, samples, 6).bytes > 0
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
+def test_the_host_bounds_the_period(tmp_path: Path) -> None:
+    """The work of a slow host is as long as the period, and the report names it."""
+    slow = replace(CHIP, host=ChipHost(operations=0.25))
+    found, _, log = compiled(NODES["three"], tmp_path, chip=slow)
+    work = [one.get("host_cycles", 0) for one in found.manifest["functions"]]
+    elements = 6 * 8 * 8
+    # a map read, one node, a map written; then a map read, three nodes, a map written
+    assert work == [0, 64 + 4 * 3 * elements, 64 + 4 * 5 * elements]
+    report = run_frames(found, None, 20).report
+    assert report.bound == (sum(work), "host")
+    assert report.mean is not None and sum(work) <= report.mean + 200
+    assert report.mean < 1.1 * sum(work)
+    assert f"host: {sum(work):,} cycles per frame between functions, which bounds" in str(log)
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
+def test_a_wide_model_is_faster_on_many_cores(tmp_path: Path) -> None:
+    """Six times and more, on 4x4 cores, with a host node in the middle."""
+    random = np.random.default_rng(1)
+    width = 32
+    constants = {
+        name: (random.normal(0, 1, (width, width, 3, 3)) / 17).astype(np.float32) for name in "ab"
+    }
+    nodes = [
+        conv("x a", "c"), node("Relu", "c", "d"), conv("d b", "e"), node("Relu", "e", "f"),
+        node("MaxPool", "f", "g", kernel_shape=[4, 4], strides=[4, 4]), node("Asinh", "g", "h"),
+        conv("h a", "i"), node("Relu", "i"),
+    ]  # fmt: skip
+    onnx.save(model(nodes, constants, {"x": (1, width, 24, 24)}), str(tmp_path / "model.onnx"))
+    samples = SampleArrays(random.normal(0, 1, (4, width, 24, 24)).astype(np.float32), None, [])
+    chip = Chip("square", 4, 4, npu=SHAPE)
+    folders = []
+    for cores in (None, 1):
+        how = replace(HOW, cores=cores)
+        result = compile_model(open_model(tmp_path / "model.onnx"), SHAPE, samples, how, chip=chip)
+        folders.append(folder_of(result, Target(chip, SHAPE, how)))
+    many, one = folders
+    assert len(many.images) >= chip.cores - 1
+    alone = sum(times.cycles for times in run_cycles(one, None).times)
+    mean = run_frames(many, None, 20).report.mean
+    assert mean is not None and alone > 6 * mean
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
+def test_functions_that_do_not_fit_the_cores(tmp_path: Path) -> None:
+    pair = Chip("pair", 2, 1)
+    found, samples, log = compiled(NODES["three"], tmp_path, chip=pair)
+    assert not found.is_spread
+    assert any("between its 3 functions, the chip has 2 cores" in line for line in log)
+    small = replace(SHAPE, name="small", map_vectors=112)
+    found, samples, log = compiled(NODES["between"], tmp_path, small, pair)
+    if not found.is_spread:
+        assert any("runs on one core: " in line for line in log)
+    assert {one.differences for one in simulate(found, samples, 1, True).compared} == {0}
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
+def test_low_latency_keeps_functions_apart(tmp_path: Path) -> None:
+    found, samples, _ = compiled(NODES["between"], tmp_path, objective="latency")
+    assert found.is_spread and verify_compiled(found)
+    assert run_frames(found, samples, 4).bytes > 0
+
+
+DAMAGE = {
+    "span": (lambda m: m["functions"][0]["spans"].reverse(), "a core computes one function"),
+    "input": (
+        lambda m: [each.update(function=1) for one in m["cores"] for each in one["brought"]],
+        "does not write before",
+    ),
+    "result": (
+        lambda m: m["functions"][0].update(received=[]) or m["functions"][1].update(received=[]),
+        "vectors that it does not wait for",
+    ),
+    "early": (
+        lambda m: (
+            m["functions"][0]["received"].extend(m["functions"][1]["received"])
+            or m["functions"][1].update(received=[])
+        ),
+        "a result of function 0",
+    ),
+}
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
+def test_damaged_functions_are_found(tmp_path: Path) -> None:
+    for damage, says in DAMAGE.values():
+        found, _, _ = compiled(NODES["between"], tmp_path)
+        damage(found.manifest)
+        with pytest.raises(CheckFailedError, match=says):
+            verify_compiled(found)
+
+
+@pytest.mark.slow_hw
+@pytest.mark.parametrize("name", ["between", "skip", "three"])
+def test_hardware_with_stages_of_the_host(name: str, tmp_path: Path) -> None:
+    """Every byte and every cycle of frames with work of the host between functions."""
+    square = Chip("square", 2, 2, npu=FOUR)
+    found, samples, _ = compiled(NODES[name], tmp_path, FOUR, square)
+    assert found.is_spread
+    assert {port.inputs.stage.max() for port in chip_of(found).hosts} == {
+        len(found.manifest["functions"]) - 1
+    }
+    run = check_hardware(found, samples[:FRAMES])
+    assert run.frames == FRAMES and run.bytes
