@@ -32,6 +32,7 @@ LEVELS: dict[str, list[str]] = {
         "core loading",
         "core_run node",
         "chip socket",
+        "host",
         "run synthesis",
     ],
     "mapper": [

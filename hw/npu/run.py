@@ -2,15 +2,13 @@
 
 Cycle 0 is the cycle of the first fetch. Hosts accept one flit per cycle and offer one: answers to
 weight requests when due, else the next flit of the input, in order; the first flit of a frame to a
-core and stream consumes a credit.
+core and stream consumes a credit. The input of the last stage that may be sent goes first.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
-from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,45 +18,13 @@ from numpy.typing import NDArray
 
 from hw.errors import HwError, check_count
 from hw.npu.chip import STARTING, MixedChip, Place
-from hw.npu.flit import SIDE_BITS, Kind, Loaded
+from hw.npu.flit import Kind, Loaded
+from hw.npu.host import NO_WORK, HostProcessor, HostSide, HostState, StagedWork
 from hw.npu.isa.table import UNITS
 from hw.npu.loading import FlitFields
 
 PATIENCE = 5_000
 """Maximum number of cycles in which nothing moves."""
-
-
-class Input(NamedTuple):
-    """A vector of a frame's input.
-
-    core : destination core
-    stream : stream that counts the vector
-    vector : address
-    odd : address offset in odd frames
-    slots : frames of the input to this core and stream that the core buffers
-    """
-
-    core: Place
-    stream: int
-    vector: int
-    odd: int = 0
-    slots: int = 1
-
-
-class HostSide(NamedTuple):
-    """Host attached to a host port.
-
-    inputs : vectors of a frame, in order
-    data : uint8, shape (frames, inputs, columns)
-    weights : int8, shape (words, rows, columns)
-    latency, flits : cycles from a request to the first flit of its answer; flits per cycle
-    """
-
-    inputs: Sequence[Input] = ()
-    data: NDArray[np.uint8] | None = None
-    weights: NDArray[np.int8] | None = None
-    latency: int = 32
-    flits: Fraction = Fraction(1)
 
 
 class Delivered(NamedTuple):
@@ -109,12 +75,14 @@ class NpuSimulator:
         firsts: Mapping[Place, int] | None = None,
         before: Sequence[FlitFields] = (),
         patience: int = PATIENCE,
+        work: StagedWork = NO_WORK,
     ) -> NpuRun:
         """Run a number of frames on all cores; 0 if flits start them.
 
         hosts : host at each port of the chip
         firsts : first instruction of the frames of a core, if not 0
         before : flits that the first host sends before the cores start
+        work : work of the host within a frame
 
         Raises `HwError` if nothing moves any more but work is left.
         """
@@ -125,7 +93,7 @@ class NpuSimulator:
             )
         if self._job is not None:
             self._simulator.reset()
-        job = self._job = _Job(self.chip, hosts, frames, firsts or {}, before, patience)
+        job = self._job = _Job(self.chip, hosts, frames, firsts or {}, before, patience, work)
         self._simulator.run()
         return job.found()
 
@@ -134,105 +102,18 @@ class NpuSimulator:
         await self._job.run(ctx)
 
 
-class _Host:
-    """The state of a host, as in the simulator of chips."""
-
-    def __init__(self, chip: MixedChip, side: HostSide, frames: int) -> None:
-        self.chip, self.side, self.frames = chip, side, frames
-        self.layout = chip.layout
-        self.offered: FlitFields | None = None
-        self.credits: dict[tuple[Place, int], int] = {}
-        self.requests: deque[tuple[int, deque[FlitFields], int]] = deque()
-        self.free = 0
-        self.inputs = self._inputs()
-
-    def _inputs(self) -> deque[tuple[FlitFields, tuple[Place, int] | None]]:
-        """Return all input flits of all frames, with the credit that they consume."""
-        side, parts = self.side, self.layout.parts[Loaded.FM]
-        mask = (1 << self.layout.payload) - 1
-        found: deque[tuple[FlitFields, tuple[Place, int] | None]] = deque()
-        if side.inputs and (side.data is None or side.data.shape[:2] != (
-            self.frames, len(side.inputs)
-        )):  # fmt: skip
-            raise HwError(f"host: give data of {self.frames} frames of {len(side.inputs)} vectors")
-        for frame in range(self.frames):
-            seen = set()
-            for number, (core, stream, vector, odd, slots) in enumerate(side.inputs):
-                assert side.data is not None
-                word = int.from_bytes(side.data[frame, number].tobytes(), "little")
-                at = (vector + odd * (frame & 1)) * parts
-                for part in range(parts):
-                    data = word >> self.layout.payload * part & mask
-                    pair = None if (core, stream) in seen else (core, stream)
-                    seen.add((core, stream))
-                    found.append((FlitFields(*core, Kind.MAP, stream, at + part, data), pair))
-                    self.credits.setdefault((core, stream), slots)
-        return found
-
-    def choose(self, cycle: int) -> None:
-        """Choose the flit offered from this cycle on."""
-        if self.offered is not None:
-            return
-        if self.requests:
-            begin, flits, whole = self.requests[0]
-            if begin + ceil((whole - len(flits)) / self.side.flits) <= cycle:
-                self.offered = flits.popleft()
-                if not flits:
-                    self.requests.popleft()
-                return
-        if self.inputs:
-            flit, pair = self.inputs[0]
-            if pair is not None:
-                if not self.credits[pair]:
-                    return
-                self.credits[pair] -= 1
-            self.inputs.popleft()
-            self.offered = flit
-
-    def take(self, flit: FlitFields, cycle: int) -> None:
-        """Handle a request, or a credit."""
-        side = flit.data & ((1 << SIDE_BITS) - 1), flit.data >> SIDE_BITS & ((1 << SIDE_BITS) - 1)
-        rest = flit.data >> 2 * SIDE_BITS
-        if not flit.address:
-            if (side, flit.stream) not in self.credits:
-                raise HwError(
-                    f"core {side} sends the host a credit for stream {flit.stream}, which gets "
-                    "no input from the host"
-                )
-            self.credits[side, flit.stream] += rest
-            return
-        weights = self.side.weights
-        if weights is None or rest + flit.address > len(weights):
-            raise HwError(
-                f"core {side} requests weight words {rest} to "
-                f"{rest + flit.address - 1}; the host has {0 if weights is None else len(weights)}"
-            )
-        size = min(self.layout.payload // 8, self.chip.shape.columns)
-        data = weights[rest : rest + flit.address].tobytes()
-        answer = deque(
-            FlitFields(*side, Kind.WEIGHTS, data=int.from_bytes(data[at : at + size], "little"))
-            for at in range(0, len(data), size)
-        )
-        begin = max(cycle + self.side.latency, self.free)
-        self.free = begin + ceil(len(answer) / self.side.flits)
-        self.requests.append((begin, answer, len(answer)))
-
-    @property
-    def idle(self) -> bool:
-        return self.offered is None and not self.requests and not self.inputs
-
-
 class _Job:
     """One run."""
 
     def __init__(
         self, chip: MixedChip, hosts: Sequence[HostSide], frames: int,
         firsts: Mapping[Place, int],
-        before: Sequence[FlitFields], patience: int,
+        before: Sequence[FlitFields], patience: int, work: StagedWork,
     ) -> None:  # fmt: skip
         self.chip, self.frames, self.firsts, self.patience = chip, frames, firsts, patience
         self.before = deque(before)
-        self.hosts = [_Host(chip, side, frames) for side in hosts]
+        self.processor = HostProcessor(work, chip.layout.parts[Loaded.FM])
+        self.hosts = [HostState(chip, side, frames, self.processor) for side in hosts]
         self.deliveries: list[Delivered] = []
         self.started: dict[Place, list[list[int]]] = {p: [[] for _ in UNITS] for p in chip.npus}
         self.ended: dict[Place, list[list[int]]] = {p: [[] for _ in UNITS] for p in chip.npus}
@@ -312,6 +193,8 @@ class _Job:
 
     def _offer(self, ctx: Any, cycle: int | None) -> None:
         chip: Any = self.chip
+        if cycle is not None:
+            self.processor.begin(cycle)
         for number, host in enumerate(self.hosts):
             if cycle is not None and cycle >= 0:
                 host.choose(cycle)
@@ -326,6 +209,8 @@ class _Job:
         flit = FlitFields(*(int(found[name]) for name in FlitFields._fields))
         if cycle >= 0:
             self.deliveries.append(Delivered(cycle, node, flit))
+        if flit.kind == Kind.TO_HOST:
+            self.processor.receive(flit.address)
         if flit.kind == Kind.REQUEST:
             y, x = divmod(node, self.chip.mesh.width)
             self.hosts[list(self.chip.parts.hosts).index((x, y))].take(flit, cycle)

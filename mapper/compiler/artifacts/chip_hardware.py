@@ -24,9 +24,10 @@ from chipsim.npu.replay import Bytes, in_turn
 from hw.npu.chip import ChipParts, MixedChip
 from hw.npu.core_run import Begin, CoreRun, CoreSimulator, Link
 from hw.npu.flit import SIDE_BITS, Kind
+from hw.npu.host import HostSide, Input, StagedWork
 from hw.npu.isa.table import INSTRUCTION_BYTES, MICRO_OP_BYTES
 from hw.npu.memories.memories import Contents, NpuMemories
-from hw.npu.run import PATIENCE, Delivered, HostSide, Input, NpuRun, NpuSimulator
+from hw.npu.run import PATIENCE, Delivered, NpuRun, NpuSimulator
 from mapper.compiler.artifacts.cycles import chip_of, inputs_of
 from mapper.compiler.artifacts.manifest import CompiledFolder
 from mapper.compiler.artifacts.simulate import FrameCores, Machine, programs_of
@@ -73,12 +74,16 @@ def check_hardware(folder: CompiledFolder, samples: NDArray[np.float32]) -> Hard
     }
     hardware = NpuSimulator(hardware_of(chip, contents))
     sides = sides_of(chip, inputs, folder.weights)
-    found = hardware.run(sides, frames, chip.begins, patience=PATIENCE + wanted.cycles)
+    functional = NpuChip(chip.shape, chip.programs, chip.streams, folder.weights)
+    results = in_turn(chip, functional, inputs)[0]
+    found = hardware.run(
+        sides, frames, chip.begins, patience=PATIENCE + wanted.cycles,
+        work=work_of(chip, results[0].address),
+    )  # fmt: skip
     if difference := first_difference(chip, found, wanted):
         raise CheckFailedError(f"{folder.path}: hardware: {difference}")
-    functional = NpuChip(chip.shape, chip.programs, chip.streams, folder.weights)
     compared = 0
-    for number, one in enumerate(in_turn(chip, functional, inputs)[0]):
+    for number, one in enumerate(results):
         bytes_of = dict(zip(one.address.tolist(), one.vectors.tolist(), strict=True))
         mine = {address: lanes.tolist() for address, lanes in found.results[number].items()}
         if mine != bytes_of:
@@ -109,6 +114,15 @@ def hardware_of(chip: MeshChip, contents: dict[Place, Contents]) -> MixedChip:
     """Return the chip in Amaranth."""
     parts = ChipParts(contents, [port.place for port in chip.hosts], chip.ports)
     return MixedChip(chip.mesh.width, chip.mesh.height, chip.shape, parts, chip.mesh.depth)
+
+
+def work_of(chip: MeshChip, results: NDArray[np.int64]) -> StagedWork:
+    """Return the work of the host within a frame. results : addresses of the results of a frame"""
+    stages, parts = chip.stages, -(-8 * chip.shape.columns // chip.shape.payload_bits)
+    known = np.zeros(max(stages.results.size, int(results.max(initial=0)) + 1), np.int64)
+    known[: stages.results.size] = stages.results
+    wanted = parts * np.bincount(known[results], minlength=len(stages.cycles))
+    return StagedWork(stages.cycles, known.tolist(), wanted.tolist())
 
 
 def sides_of(

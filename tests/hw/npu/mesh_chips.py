@@ -8,10 +8,12 @@ from chipsim.npu.mesh.chip import MeshChip, Place
 from chipsim.npu.mesh.run import MeshTimes
 from chipsim.npu.records import Program
 from hw.npu.chip import MixedChip
+from hw.npu.flit import Kind
+from hw.npu.host import HostSide, StagedWork
 from hw.npu.isa.encoding import encode, encode_micro_op
 from hw.npu.isa.table import MicroOp
 from hw.npu.memories.memories import Contents
-from hw.npu.run import HostSide, NpuRun
+from hw.npu.run import NpuRun
 from mapper.compiler.artifacts import chip_hardware
 from tests.hw.npu.programs import instructions_of
 
@@ -55,6 +57,14 @@ def sides_of(chip: MeshChip, frames: int, rng: np.random.Generator) -> list[Host
         for _ in range(frames)
     ]
     return chip_hardware.sides_of(chip, inputs, weights)
+
+
+def work_of(chip: MeshChip, times: MeshTimes) -> StagedWork:
+    """Return the work of the host. times : a run with deliveries"""
+    d = times.deliveries
+    values = np.zeros(0, np.int64) if d is None else d.value[d.kind == Kind.TO_HOST]
+    parts = -(-8 * chip.shape.columns // chip.shape.payload_bits)
+    return chip_hardware.work_of(chip, np.unique(values // parts))
 
 
 def require_equal(chip: MeshChip, found: NpuRun, wanted: MeshTimes) -> None:

@@ -17,14 +17,15 @@ from chipsim.npu.mesh.run import run_mesh
 from hw.errors import HwError
 from hw.npu.chip import ChipParts, MixedChip
 from hw.npu.flit import NpuFlit
+from hw.npu.host import HostSide
 from hw.npu.isa.encoding import encode
 from hw.npu.isa.table import Instruction
 from hw.npu.loading import contents_flits, frames_flit
 from hw.npu.memories.memories import Contents
-from hw.npu.run import HostSide, NpuSimulator
+from hw.npu.run import NpuSimulator
 from mapper.compiler.artifacts.chip_hardware import first_difference
 from tests.chipsim.npu.mesh_programs import random_chip
-from tests.hw.npu.mesh_chips import contents_of_all, hardware_of, require_equal, sides_of
+from tests.hw.npu.mesh_chips import contents_of_all, hardware_of, require_equal, sides_of, work_of
 from tests.hw.npu.programs import END
 
 TINY = NPU_SHAPES["tiny"]
@@ -46,7 +47,8 @@ def test_chips_equal_the_simulator(seed: int) -> None:
     except ChipError as error:
         pytest.skip(str(error))
     sides = sides_of(chip, FRAMES, np.random.default_rng(seed))
-    found = NpuSimulator(hardware_of(chip)).run(sides, FRAMES, chip.begins)
+    work = work_of(chip, wanted)
+    found = NpuSimulator(hardware_of(chip)).run(sides, FRAMES, chip.begins, work=work)
     require_equal(chip, found, wanted)
 
 
@@ -73,15 +75,15 @@ def test_contents_loaded_by_flits(seed: int) -> None:
         )
         for place, contents in given.items()
     }  # fmt: skip
-    sides = sides_of(chip, 1, rng)
-    wanted = NpuSimulator(hardware_of(chip, npus)).run(sides)
+    sides, work = sides_of(chip, 1, rng), work_of(chip, run_mesh(chip, flits=True))
+    wanted = NpuSimulator(hardware_of(chip, npus)).run(sides, work=work)
     empty = hardware_of(chip, dict.fromkeys(npus, Contents()))
     flits = [
         flit
         for place, contents in npus.items()
         for flit in contents_flits(shape, empty.layout, place, contents)
     ]
-    found = NpuSimulator(empty).run(sides, before=flits)
+    found = NpuSimulator(empty).run(sides, before=flits, work=work)
     assert found.loaded >= len(flits) and wanted.loaded < 10
     for place, memories in wanted.memories.items():
         for name, words in memories.items():

@@ -14,8 +14,9 @@ from chipsim.npu.mesh.chip import HostInputs, HostPort, MeshChip
 from chipsim.npu.mesh.run import run_mesh
 from chipsim.npu.records import Program
 from hw.npu.chip import Place
+from hw.npu.host import HostSide
 from hw.npu.isa.table import UNITS
-from hw.npu.run import HostSide, NpuRun, NpuSimulator
+from hw.npu.run import NpuRun, NpuSimulator
 from tests.chipsim.npu.programs import program_of
 from tests.hw.npu.mesh_chips import hardware_of, require_equal, sides_of
 
@@ -77,7 +78,11 @@ def chain(shape: NpuShape, places: list[Place], mesh: Mesh, link: HostLink) -> M
     streams = {place: [0] * CREDITS + [2] + [0] * (15 - CREDITS) for place in places[:-1]}
     column = np.ones(VECTORS, np.int64)
     inputs = HostInputs(
-        np.array([places[0]] * VECTORS), 0 * column, np.arange(VECTORS), ODD * column, 2 * column,
+        np.array([places[0]] * VECTORS),
+        0 * column,
+        np.arange(VECTORS),
+        ODD * column,
+        2 * column,
         0 * column,
     )
     return MeshChip(shape, mesh, programs, streams, [HostPort(HOST, inputs)], link)
