@@ -87,6 +87,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from chipsim.chip.host import ChipHost
     from mapper.cli import compile_tables
     from mapper.compiler.artifacts.manifest import Target
     from mapper.compiler.calibration import compare_settings
@@ -110,7 +111,8 @@ def _run(options: argparse.Namespace) -> int:
     with clock.running():
         with stage("read"):
             model = _open(options, form)
-        rows = explain(model, settings) if options.explain or options.explain_only else []
+        speed = (chip.host or ChipHost()).operations
+        rows = explain(model, settings, speed) if options.explain or options.explain_only else []
         if options.explain_only:
             terminal.emit(
                 options, explain_json(rows), compile_tables.explain_tables(rows, str(options.model))

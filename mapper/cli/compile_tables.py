@@ -194,6 +194,10 @@ def result_summary(options: argparse.Namespace, report: dict[str, Any]) -> Table
     rows += [GAP, *_accuracy(report), *compared_rows(report["judge"])]
     whose = "per frame" if cores == 1 else "of the busiest core, per frame"
     rows.append(Row("cycles", report["cycles"], whose))
+    if "host_cycles" in report:
+        slower = report["host_cycles"] > report["cycles"]
+        what = "per frame, between functions" + ", the bottleneck" * (slower and cores > 1)
+        rows.append(Row("host cycles", report["host_cycles"], what))
     unit, share = max(report["busy"].items(), key=lambda one: one[1])
     if share:
         rows.append(Row("bottleneck", f"{share:.0%}", f"of the cycles: {UNITS.get(unit, unit)}"))
@@ -261,14 +265,16 @@ def explain_tables(rows: list[NodeRow], title: str) -> list[Table]:
     table = Table(title=text, box=box.SIMPLE, title_justify="left", padding=(0, 1, 0, 0))
     for head, width in (("node", SHOWN), ("operator", 13), ("where", 8), ("why", REASON)):
         table.add_column(head, max_width=width, overflow="fold")
-    for key, some in groupby(rows, lambda row: (row.kind, row.where, row.why, row.by)):
+    for key, some in groupby(rows, lambda row: (row.kind, row.where, row.why, row.by, row.cycles)):
         group = list(some)
-        kind, where, why, by = key
+        kind, where, why, by, cycles = key
         name = _short(group[0].node) if len(group) == 1 else f"{len(group)} nodes"
         if where == "folded" and by is not None:
             why = f"into {_short(by)}: {why}"
         if group[0].remedy and group[0].remedy not in why:
             why = f"{why}; {group[0].remedy}"
+        if cycles is not None:
+            why = f"{why}; {cycles:,} host cycles per frame"
         table.add_row(*map(Text, (name, kind, where, why)))
     counts = Counter(row.where for row in rows)
     functions = len({row.function for row in rows if row.function})

@@ -11,12 +11,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from chipsim.chip.host import OPERATIONS
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import SHARES, Dequantise, Host, Node, Quantise
 from mapper.compiler.model import IDLE, Model, built
 from mapper.compiler.optimise import optimised
 from mapper.compiler.partition.functions import divide
+from mapper.compiler.partition.hostwork import node_cycles
 from mapper.compiler.quantisation.exact import ExactLayers
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.transforms.base import Context
@@ -40,6 +42,7 @@ class NodeRow(NamedTuple):
     function : name of the function that it runs in, or None
     by : the model node that names its macro node, or None
     why : reason as text; remedy : change that would move a host node to a core
+    cycles : cycles per frame of a host node between functions of cores, or None
     """
 
     node: str
@@ -49,10 +52,16 @@ class NodeRow(NamedTuple):
     by: str | None
     why: str
     remedy: str | None = None
+    cycles: int | None = None
 
 
-def explain(model: Model, settings: CompileSettings) -> list[NodeRow]:
-    """Return a row for each node of a model, in the order of its file."""
+def explain(
+    model: Model, settings: CompileSettings, per_cycle: float = OPERATIONS
+) -> list[NodeRow]:
+    """Return a row for each node of a model, in the order of its file.
+
+    per_cycle : numbers that the host computes per cycle of the cores
+    """
     if model.quantised:
         graph = built(model, settings.keep, CONSTANTS.name not in settings.off)
         optimise_quantised(graph, settings.off)
@@ -68,6 +77,10 @@ def explain(model: Model, settings: CompileSettings) -> list[NodeRow]:
             _macro(macro, parts.names()[number], kinds, found)
     for node in graph.nodes:
         _other(node, graph, kinds, found)
+    for names, cycles in node_cycles(parts, per_cycle).items():
+        for name in names:
+            if name in found and found[name].where == "host":
+                found[name] = found[name]._replace(cycles=cycles)
     if not model.quantised:
         for line in ExactLayers(graph).notes():
             for name, row in found.items():

@@ -62,6 +62,9 @@ def test_each_node_has_a_place_with_a_reason(tmp_path: Path) -> None:
     assert "moves no data" in rows["n_f"].why
     assert "one region" in rows["n_j"].why
     assert all(row.why for row in rows.values())
+    # a map of 16 channels is read, computed and written; Softmax runs after the last function
+    assert rows["n_t"].cycles == 3 * 16 * 6 * 6
+    assert [name for name, row in rows.items() if row.cycles is not None] == ["n_t"]
 
 
 def test_kept_nodes_name_the_option(tmp_path: Path) -> None:
@@ -84,6 +87,7 @@ def test_on_the_command_line(folder: Path, run: Run) -> None:
     assert found.code == 0, found.err
     assert max(map(len, found.out.splitlines())) <= 80
     assert "2 on cores in 2 functions, 2 folded into them, 2 on the host, 3 removed" in found.out
+    assert "1,728 host cycles per frame" in " ".join(found.out.split())
     assert not (folder / "out").exists()
     data = run("compile", "model.onnx", "--chip", "1x1", "--explain-only", "--json").json()
     assert data["counts"] == {"core": 2, "host": 2, "folded": 2, "vanished": 3}

@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from chipsim.chip.host import ChipHost
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.artifacts.layers import ProgramRun, layer_row, parts_of, timeline_rows
 from mapper.compiler.artifacts.manifest import Target
 from mapper.compiler.codegen.code import CoreCode
 from mapper.compiler.compiled import Compiled
 from mapper.compiler.ir.node import Host
+from mapper.compiler.partition.hostwork import node_cycles
 from mapper.compiler.program.tables import MICRO_OPS, PARAMETERS
 from mapper.compiler.quantisation.verify import Attempt, Verified
 from mapper.compiler.tiling.units import busy_shares
@@ -47,11 +49,8 @@ def report_of(compiled: Compiled, model: str, target: Target, command: list[str]
         "busy": busy_shares(busiest.timeline),
         "packing": compiled.packing._asdict() | {"by_host": compiled.packing.by_host},
         "layers": [row for code in compiled.codes for row in _layers(code, shape)],
-        "host": [
-            {"nodes": list(node.sources), "op": node.operator.node.kind, "why": node.operator.why}
-            for node in compiled.graph.nodes
-            if isinstance(node.operator, Host)
-        ],
+        "host": _host(compiled, target),
+        **({"host_cycles": work} if (work := sum(compiled.stages.cycles)) else {}),
         "memories": _memories(compiled, shape),
         "maps": [row for code in compiled.codes for row in _maps(code)],
         "timelines": [
@@ -61,6 +60,17 @@ def report_of(compiled: Compiled, model: str, target: Target, command: list[str]
         "log": compiled.log,
         "seconds": {},
     }
+
+
+def _host(compiled: Compiled, target: Target) -> list[Report]:
+    """Return the nodes of the host, with the cycles of those between functions of the cores."""
+    cycles = node_cycles(compiled.partition, (target.chip.host or ChipHost()).operations)
+    return [
+        {"nodes": list(node.sources), "op": node.operator.node.kind, "why": node.operator.why}
+        | ({"cycles": cycles[node.sources]} if node.sources in cycles else {})
+        for node in compiled.graph.nodes
+        if isinstance(node.operator, Host)
+    ]
 
 
 def _layers(code: CoreCode, shape: NpuShape) -> list[Report]:

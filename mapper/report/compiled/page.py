@@ -310,8 +310,12 @@ def _made(report: dict[str, Any]) -> list[Table]:
 def _host(report: dict[str, Any]) -> Table | None:
     if not report["host"]:
         return None
-    rows = [(", ".join(one["nodes"]), one["op"], one["why"]) for one in report["host"]]
-    return table("Nodes on the host", ("Node", "Operator", "Reason"), rows, hidden=True)
+    rows = [
+        (", ".join(one["nodes"]), one["op"], one["why"], Cell(one.get("cycles", "")))
+        for one in report["host"]
+    ]
+    heads = ("Node", "Operator", "Reason", "Cycles between functions")
+    return table("Nodes on the host", heads, rows, hidden=True)
 
 
 def _stages(report: dict[str, Any]) -> Table:

@@ -80,6 +80,7 @@ class HostNode(Struct):
     nodes: list[str]
     op: str
     why: str
+    cycles: Whole | UnsetType = UNSET
 
 
 class Memory(Struct):
@@ -261,6 +262,7 @@ class CompiledReport(Struct):
     log: list[str]
     seconds: dict[str, Amount]
     limits_missed: list[str] | UnsetType = UNSET
+    host_cycles: Whole | UnsetType = UNSET
     judge: Judge | UnsetType = UNSET
     simulation: Simulation | UnsetType = UNSET
     outputs_db: dict[str, Decibels] | UnsetType = UNSET
