@@ -162,7 +162,10 @@ def _on_cores_or_host(read: Read, kept: Collection[str]) -> Graph:
     keep, said = set(kept), dict(kept) if isinstance(kept, Mapping) else {}
     while True:
         reader, whys = read(keep)
-        left = {name for node in _real(reader.graph) for name in node.sources} - keep
+        real = _real(reader.graph)
+        # a map that a function reads may stay on cores for its other readers
+        first = [node for node in real if isinstance(node.operator, Function)] or real
+        left = {name for node in first for name in node.sources} - keep
         joined = set() if left else idle(reader.graph) - keep
         whys |= dict.fromkeys(joined, IDLE)
         left |= joined

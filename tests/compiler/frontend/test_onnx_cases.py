@@ -93,9 +93,11 @@ def outcome(model: Any, data: np.ndarray, path: Path) -> str:
             return f"{output} has shape {array.shape}, not {right.shape}"
         if right.dtype.kind in "biuf":
             right = right.astype(np.float64)
-            largest = max(1e-3, float(np.abs(right).max(initial=0)))
-            if not (np.abs(array - right).max(initial=0) <= EXACT * largest or right.size == 0):
-                return f"{output} differs by {np.abs(array - right).max()}"
+            largest = max(1e-3, float(np.abs(right[np.isfinite(right)]).max(initial=0)))
+            equal = (array == right) | (np.isnan(array) & np.isnan(right))  # infinite numbers, too
+            difference = np.abs(np.where(equal, 0, array - right)).max(initial=0)
+            if not difference <= EXACT * largest:
+                return f"{output} differs by {difference}"
     return "equal"
 
 

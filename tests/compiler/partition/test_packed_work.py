@@ -89,10 +89,12 @@ NODES = {
     ],
     "of zero no number": [
         node("Conv", "x w", "a", pads=[1, 1, 1, 1]),
-        node("Exp", "a", "e"),
+        node("Asinh", "a", "h"),
+        node("Exp", "h", "e"),
         node("Reciprocal", "e", "r"),
         node("Log", "r", "l"),
-        node("Conv", "l w"),
+        node("Asinh", "l", "m"),
+        node("Conv", "m w"),
     ],
 }
 
