@@ -194,13 +194,15 @@ def result_summary(options: argparse.Namespace, report: dict[str, Any]) -> Table
     rows += [GAP, *_accuracy(report), *compared_rows(report["judge"])]
     whose = "per frame" if cores == 1 else "of the busiest core, per frame"
     rows.append(Row("cycles", report["cycles"], whose))
-    if "host_cycles" in report:
-        slower = report["host_cycles"] > report["cycles"]
-        what = "per frame, between functions" + ", the bottleneck" * (slower and cores > 1)
-        rows.append(Row("host cycles", report["host_cycles"], what))
+    work = report.get("host_cycles", 0)
+    slower = cores > 1 and work > report["cycles"]
+    if work:
+        what = "per frame, between functions" + ", the bottleneck" * slower
+        rows.append(Row("host cycles", work, what))
     unit, share = max(report["busy"].items(), key=lambda one: one[1])
     if share:
-        rows.append(Row("bottleneck", f"{share:.0%}", f"of the cycles: {UNITS.get(unit, unit)}"))
+        name = "busiest unit" if slower else "bottleneck"
+        rows.append(Row(name, f"{share:.0%}", f"of the cycles: {UNITS.get(unit, unit)}"))
     memories = {name: one for name, one in report["memories"].items() if one["capacity"]}
     if memories:
         name = max(memories, key=lambda one: memories[one]["used"] / memories[one]["capacity"])

@@ -207,13 +207,15 @@ def test_commands(folder: Path, run: Run) -> None:
         "--max-loss",
         "100",
     ]
-    found = run("compile", "model.onnx", *how, "-o", "out")
-    assert found.code == 0, found.err
-    assert run("verify", "out").code == 0
-    found = run("simulate", "out", "--input", "samples.npz", "--check", "--cycles", "--json")
-    assert found.code == 0, found.err
-    assert found.json()["differences"] == 0
-    cycles = found.json()["cycle_run"]
+    for cores in ((), ("--cores", "1")):
+        found = run("compile", "model.onnx", *how, *cores, "-o", "out", "--force")
+        assert found.code == 0, found.err
+        assert run("verify", "out").code == 0
+        found = run("simulate", "out", "--input", "samples.npz", "--check", "--cycles", "--json")
+        assert found.code == 0, found.err
+        assert found.json()["differences"] == 0
+        cycles = found.json()["cycle_run"]
+        assert ("frames" in cycles) == (not cores)
     assert cycles["cycles"] == sum(cycles["functions"])
     assert len(cycles["functions"]) == 2
     assert cycles["cycles"] == json.loads((folder / "out" / "report.json").read_text())["cycles"]

@@ -66,7 +66,7 @@ def test_a_chip_shows_its_host(run: Run, folder: Path, fails: Callable[..., str]
     assert "\n[host]\nports = [[0, 0], [3, 3]] " in text
     assert "\nlatency = 50 " in text
     shown = run("chips", "show", "mine.toml", "--json").json()["chip"]["host"]
-    assert shown == {"ports": [0, 15], "latency": 50, "flits": 1.0}
+    assert shown == {"ports": [0, 15], "latency": 50, "flits": 1.0, "operations": 1.0}
     (folder / "bad.toml").write_text(
         "width = 4\nheight = 4\nunavailable = [2]\n[host]\nports = [2]\n"
     )
