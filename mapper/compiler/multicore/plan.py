@@ -184,30 +184,30 @@ class _Planner:
         """Assign a destination to results that no layer reads, as every result is stored: the host
         if it reads other parts of the map, else the core whose box grows least, with the last rows
         in case of a tie."""
-        made: dict[Tensor, list[Box]] = {}
-        first: dict[
-            Tensor, int
-        ] = {}  # function that computes parts of it, which no earlier one gets
+        made: dict[Tensor, list[tuple[Box, int]]] = {}  # boxes, with their function
         for core in self.cores.values():
             for one in (one for each in core.slices for one in each.outputs):
                 owner, box = self.homes.kept(one)
-                made.setdefault(owner, []).append(box)
-                first[owner] = max(first.get(owner, 0), core.function)
+                made.setdefault(owner, []).append((box, core.function))
         for owner, parts in made.items():
-            takers = [(place, box) for place in boxes for box in boxes[place].get(owner, [])]
+            takers = [box for place in boxes for box in boxes[place].get(owner, [])]
             to_host = [self.host[owner]] if owner in self.host else []
-            for gap in gaps_between(parts, [*(box for _, box in takers), *to_host]):
+            for gap in gaps_between([box for box, _ in parts], [*takers, *to_host]):
                 if to_host:
                     self.host[owner] = self.host[owner].around(gap)
                     continue
-                later = (
-                    (place, box) for place, box in takers
-                    if self.cores[place].function >= first[owner]
-                )  # fmt: skip
+                function = max(number for box, number in parts if box.meet(gap))
+                later = [core.place for core in self.cores.values() if core.function >= function]
                 place, box = min(
-                    later,
+                    ((place, box) for place in later for box in boxes[place].get(owner, [])),
                     key=lambda one: (one[1].around(gap).size - one[1].size, -one[1].rows.first),
+                    default=(None, gap),
                 )
+                if place is None:
+                    raise DoesNotFitError(
+                        f"rows of {owner.name!r} that no layer reads would be stored in a core of "
+                        "an earlier function"
+                    )
                 add_box(boxes[place][owner], box.around(gap))
 
     def _regions_of(self, one: Sliced) -> Iterator[tuple[_Core, Hashable, Box]]:

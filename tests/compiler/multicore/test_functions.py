@@ -22,7 +22,8 @@ from mapper.compiler.pipeline import compile_model
 from mapper.compiler.settings import CompileSettings
 from mapper.errors import CheckFailedError
 from storage.samples import SampleArrays
-from tests.compiler.programs import FOUR, SHAPE, folder_of
+from tests.compiler.programs import SHAPE, folder_of
+from tests.hw.npu.test_models import FOUR
 from tests.storage.formats.onnx_models import model, node, onnx
 
 pytestmark = pytest.mark.jit
