@@ -152,7 +152,7 @@ COMPILE = (
 CHIP = ("--chip", "6x6", "--neurons-per-core", "80", "--memory", "2GiB")
 NAMES = ("directed", "undirected", "dense", "circuit", "sheet")
 PRESETS = ("fast", "default", "strong")
-LIGHT = {"strong": "proposals=9 cycle-proposals=9 tree-proposals=9 starts=2 recuts=2"}
+LIGHT = {"strong": "proposals=9 cycle_proposals=9 tree_proposals=9 starts=2 recuts=2"}
 """Options that reduce the time of a preset but call the same kernels."""
 
 
@@ -170,7 +170,7 @@ def works() -> Iterator[tuple[str, list[list[str]]]]:
     yield "verify", [["verify", f"{name}.bin"] for name in NAMES]
     yield "run/classic", _runs("--preset", "classic")
     for preset in PRESETS:
-        less = [f"--{word}" for word in LIGHT.get(preset, "").split()]
+        less = [part for word in LIGHT.get(preset, "").split() for part in ("--set", word)]
         given = ("--preset", preset, *less, "--set", "packet_cycles=1", "--set", "net_time=1000")
         for objective in ("unicast", "cut", *BY_NETS):
             words = (*given, "--objective", objective)
