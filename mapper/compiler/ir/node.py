@@ -135,8 +135,8 @@ class Add(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Product(Operator):
-    """Product of two feature maps of the same shape, or of a map and one pixel, whose channels
-    scale those of the map. Of stored integers it is an int32 product without their zero points."""
+    """Product of two feature maps of the same shape, or of a map and one pixel, which scales the
+    map channel by channel. Zero points are subtracted before the product, which is an int32."""
 
 
 @dataclass(frozen=True, slots=True)

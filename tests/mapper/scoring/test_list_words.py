@@ -1,4 +1,4 @@
-"""Words of shared synapse lists: counted exactly, by runs, scores and checks alike."""
+"""Words of shared synapse lists: runs, scores and checks all count them exactly."""
 
 from __future__ import annotations
 
