@@ -17,7 +17,6 @@ import argparse
 import json
 import statistics
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,8 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench_common import say
-from bench_tables import Table, markdown
-from rich.console import Console
+from bench_tables import Table, show
 
 from hw.chip import ChipDesign
 from hw.core.core import Core
@@ -37,7 +35,6 @@ from hw.flow.yosys import find_program, run_yosys
 from hw.noc.mesh import Mesh
 from hw.noc.packet import packet_layout
 from hw.noc.router import Router
-from mapper.results.tables import columns
 
 SIDE = 3
 SHAPE = CoreShape(x_bits=2, y_bits=2)
@@ -161,10 +158,7 @@ def main() -> None:
     if options.seeds < 1:
         parser.error("--seeds: must be 1 or more")
     made = table(measure(program, options), options.speed)
-    if options.markdown:
-        sys.stdout.write(markdown(made) + "\n")
-    else:
-        Console(highlight=False).print(columns(made.title, made.heads, made.rows))
+    show(made, options.markdown)
 
 
 if __name__ == "__main__":

@@ -23,9 +23,8 @@ from pathlib import Path
 
 import numpy as np
 from bench_common import machine, say
-from bench_tables import Table, markdown
+from bench_tables import Table, show
 from noc_plot import Curve, Panel, write_plots
-from rich.console import Console
 
 from chipsim.noc.deliver import deliver
 from chipsim.noc.load import measure_load
@@ -33,7 +32,6 @@ from chipsim.noc.mesh import Mesh, MeshRun, new_tally
 from chipsim.noc.moves import LOCAL
 from chipsim.noc.patterns import PATTERNS, uniform
 from chipsim.noc.saturation import Saturation, find_saturation
-from mapper.results.tables import columns
 
 SHOWN = ("uniform", "transpose", "hotspot")
 DEPTHS = (4, 8)
@@ -215,10 +213,7 @@ def main() -> None:
     sys.stdout.write(f"{about['cpu']}, {about['cores']} cores; Python {about['python']}\n")
     for name in options.tables:
         for table in TABLES[name](options):
-            if options.markdown:
-                sys.stdout.write(markdown(table) + "\n")
-            else:
-                Console(highlight=False).print(columns(table.title, table.heads, table.rows))
+            show(table, options.markdown)
             sys.stdout.flush()
 
 

@@ -24,15 +24,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from bench_common import machine, say
-from bench_tables import Table, markdown
+from bench_tables import Table, show
 from numpy.typing import NDArray
-from rich.console import Console
 
 from chipsim.spiking.play import HostSpikes, SpikingRun
 from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
 from hw.tables import make_tables
-from mapper.results.tables import columns
 from mapper.spiking.slots import Slots
 
 Int64 = NDArray[np.int64]
@@ -284,10 +282,7 @@ def main() -> None:
     about = machine()
     sys.stdout.write(f"{about['cpu']}, {about['cores']} cores; Python {about['python']}\n")
     table = measure(options)
-    if options.markdown:
-        sys.stdout.write(markdown(table) + "\n")
-    else:
-        Console(highlight=False).print(columns(table.title, table.heads, table.rows))
+    show(table, options.markdown)
 
 
 if __name__ == "__main__":

@@ -26,13 +26,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from bench_common import machine, say
-from bench_tables import Table, markdown
+from bench_tables import Table, show
 from numpy.typing import NDArray
-from rich.console import Console
 
 from chipsim.chip.presets import parse_chip
 from mapper.concurrency.threads import ThreadTeam
-from mapper.results.tables import columns
 from mapper.spiking.agreement import compare_populations
 from mapper.spiking.chip_core import core_within
 from mapper.spiking.discretise import model_of_graph
@@ -348,10 +346,7 @@ def main() -> None:
     about = machine()
     sys.stdout.write(f"{about['cpu']}, {about['cores']} cores; Python {about['python']}\n")
     table = measure(options)
-    if options.markdown:
-        sys.stdout.write(markdown(table) + "\n")
-    else:
-        Console(highlight=False).print(columns(table.title, table.heads, table.rows))
+    show(table, options.markdown)
 
 
 if __name__ == "__main__":

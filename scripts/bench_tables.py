@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 import statistics
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from bench_runs import Method
+from rich.console import Console
+
+from mapper.results.tables import columns
 
 Rows = list[list[str]]
 
@@ -143,3 +147,11 @@ def number(value: float) -> str:
 def markdown(table: Table) -> str:
     rows = [table.heads, ["---", *["---:"] * (len(table.heads) - 1)], *table.rows]
     return "\n".join(["", f"{table.title}", "", *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def show(table: Table, as_markdown: bool) -> None:
+    """Print a table to the screen, or as Markdown."""
+    if as_markdown:
+        sys.stdout.write(markdown(table) + "\n")
+    else:
+        Console(highlight=False).print(columns(table.title, table.heads, table.rows))
