@@ -40,10 +40,10 @@ NODES = {
     "feeds back": [
         conv("x a", "c"),
         node("Relu", "c", "r"),
-        node("Tanh", "r", "t"),
+        node("Asinh", "r", "t"),
         conv("t b", "d"),
         node("Add", "r d", "e"),
-        node("Erf", "e", "f"),
+        node("Asinh", "e", "f"),
         conv("f a", "g"),
         node("Add", "g e"),
     ],
