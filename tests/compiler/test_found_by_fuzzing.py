@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,19 @@ FLOATS = [
         np.pad(MEANS, ((0, 0), (0, 0), (2, 2), (1, 1))), 25, chip="2x2",
     ),
 ]  # fmt: skip
+
+
+def test_a_layer_that_is_0_in_all_samples(tmp_path: Path) -> None:
+    """A rounded map makes some sums positive, which are just below 0 in floating point."""
+    x = X[:, :2].copy()
+    x[:, 1] = x[:, 0] / np.float32(0.7)
+    nodes = [node("GlobalAveragePool", "x", "a"), node("Conv", "a w b", "c"),
+             node("Relu", "c", "y")]  # fmt: skip
+    constants = {"w": np.float32([[[[1]], [[-0.7]]]]), "b": np.float32([-1e-5])}
+    case = Case("0 in all samples", nodes, constants, x, np.zeros_like(x[:, :1]), 0)
+    assert compiled(case, tmp_path) == 0
+    losses = json.loads((tmp_path / "out" / "report.json").read_text())["losses"]
+    assert [one["silent"] for one in losses] == [False, True]
 
 
 @pytest.mark.parametrize("case", FLOATS, ids=lambda case: case.name)

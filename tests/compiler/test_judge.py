@@ -144,6 +144,25 @@ def test_sqnr_below_the_prediction_departs() -> None:
         assert sums.beside().departs is departs
 
 
+@pytest.mark.parametrize(("stored_", "departs"), [(0, False), (2, False), (60, True)])
+@pytest.mark.parametrize("exact", [0.0, 0.3])
+def test_maps_that_were_always_0_have_no_sqnr(stored_: int, exact: float, departs: bool) -> None:
+    """The errors are relative to 127, the largest number of a map of scale 1."""
+    made = bytes_of([node("Mul", "x k", "y")], {"k": np.float32(exact)})
+    predicted = Predicted({"y": None}, silent=frozenset({"y"}))
+    judge = Judge(made, [StoredMap("y", (), 1, 0, 8)], predicted)
+    judge.add(Frames(np.ones_like(X), {"y": np.full((8, 4, 5, 3), stored_)}, {}))
+    (row,) = judge.judgement().rows
+    assert row.departs is departs
+
+
+def test_numbers_where_the_model_has_zeros_depart() -> None:
+    for whole, departs in ((1, False), (30, True)):
+        sums = MapSums(StoredMap("a", (), 0.03, 0, 8), 40.0, known=True)
+        sums.add(np.full((1, 4), whole), np.zeros((1, 4), np.float32))
+        assert sums.beside().departs is departs
+
+
 @pytest.mark.parametrize(
     ("own", "departs"),
     [

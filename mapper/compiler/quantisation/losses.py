@@ -28,6 +28,11 @@ class Signal:
         self._error += float(((exact - near) ** 2).sum())
 
     @property
+    def is_silent(self) -> bool:
+        """Whether all real numbers are 0."""
+        return self._power == 0
+
+    @property
     def decibels(self) -> float | None:
         """SQNR, 10 log10 of signal over error; None without error, or without signal."""
         if self._error == 0 or self._power == 0:
@@ -43,6 +48,7 @@ class LayerLoss(NamedTuple):
     clipped : share of its numbers outside this range
     own : SQNR in dB if all layers before it were real
     accumulated : SQNR in dB with all layers in integers; both are None without error
+    silent : whether all its real numbers are 0, as after ReLU; then it has no SQNR
     """
 
     label: str
@@ -54,6 +60,7 @@ class LayerLoss(NamedTuple):
     clipped: float
     own: float | None
     accumulated: float | None
+    silent: bool
 
 
 class _Layer(NamedTuple):
@@ -96,7 +103,7 @@ def layer_losses(
         LayerLoss(
             layer.nodes[0].label, layer.stored.name, *_reach(layer.stored), layer.stored.scale,
             layer.stored.zero_point, float(outside[at] / numbers[at]), own[at].decibels,
-            accumulated[at].decibels,
+            accumulated[at].decibels, own[at].is_silent,
         )
         for at, layer in enumerate(layers)
     ]  # fmt: skip

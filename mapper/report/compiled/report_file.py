@@ -28,7 +28,7 @@ class Attempt(Struct):
 
 
 class Loss(Struct):
-    """SQNR of a layer in dB; None if it has no error."""
+    """SQNR of a layer in dB; None if it has no error, or if it is silent: all its samples are 0."""
 
     label: str
     tensor: str
@@ -39,6 +39,7 @@ class Loss(Struct):
     clipped: Amount
     own: Decibels
     accumulated: Decibels
+    silent: bool
 
 
 class Tile(Struct):

@@ -50,6 +50,7 @@ class Predicted(NamedTuple):
     others : SQNR in dB of unnamed maps, None if these are whole numbers of the model
     most : upper limit in dB of the required SQNR
     rounded : relative errors of values that cores store in another form
+    silent : maps that are 0 in all samples of the prediction, and so have no SQNR
     """
 
     own: Mapping[str, float | None]
@@ -57,6 +58,7 @@ class Predicted(NamedTuple):
     others: float | None = None
     most: float = EXACT
     rounded: Mapping[str, float] = MappingProxyType({})
+    silent: frozenset[str] = frozenset()
 
 
 class Judgement(NamedTuple):
@@ -128,11 +130,14 @@ class Judge:
         for name in self._orders:
             others = self._predicted.others
             known = name in own or others is not None
-            lost = [own.get(name, others)]
-            if name in own:  # layers whose maps are not stored on cores also lose signal
-                lost += [own.get(one) for one in cut.between(name, self._orders, own)]
+            # layers whose maps are not stored on cores also lose signal
+            before = cut.between(name, self._orders, own) if name in own else set()
+            lost = [own.get(name, others), *(own.get(one) for one in before)]
             predicted = min((one for one in lost if one is not None), default=None)
-            self._sums[name] = MapSums(self._maps[name], predicted, known, self._predicted.most)
+            silent = not self._predicted.silent.isdisjoint({name, *before})
+            self._sums[name] = MapSums(
+                self._maps[name], predicted, known, self._predicted.most, silent
+            )
         self._outputs = {name: OutputSums(name, *self._wanted(cut, name)) for name in made.outputs}
         return cut
 

@@ -94,12 +94,18 @@ class MapSums:
     """Statistics of a map over frames."""
 
     def __init__(
-        self, one: StoredMap, predicted: float | None, known: bool, most: float = EXACT
-    ) -> None:
+        self, one: StoredMap, predicted: float | None, known: bool, most: float = EXACT,
+        silent: bool = False,
+    ) -> None:  # fmt: skip
         """known : whether an SQNR was predicted; None is a map without error
         most : upper limit in dB of the required SQNR
+        silent : whether it is 0 in all samples of the prediction: then its scale is not that of its
+            numbers
         """
         self.one, self.predicted, self.known, self.most = one, predicted, known, most
+        self.silent = silent
+        half = 1 << (one.bits - 1)
+        self.ends = tuple(one.scale * (end - one.zero_point) for end in (-half, max(1, half - 1)))
         self.elements = self.differences = self.ties = self.fused = 0
         self.power = self.error = self.fourth = 0.0
         self.real = False
@@ -124,12 +130,8 @@ class MapSums:
         exact = value.astype(np.float64)
         if len(nudged):
             exact = np.clip(real, *_ends(exact, *nudged))
-        half = 1 << (self.one.bits - 1)
-        low, high = (
-            self.one.scale * (end - self.one.zero_point) for end in (-half, max(1, half - 1))
-        )
         # the range's clipping was accounted for when it was chosen
-        exact = np.clip(exact, low, high)
+        exact = np.clip(exact, *self.ends)
         self.power += float((exact**2).sum())
         self.fourth += float((exact**4).sum())
         self.error += float(((exact - real) ** 2).sum())
@@ -153,7 +155,12 @@ class MapSums:
             if self.predicted is not None:
                 predicted = self.predicted - spread(self.power, self.fourth)
             wanted = min(self.most, predicted - MARGIN)
-            signal = decibels(self.power, self.error)
+            power = self.power
+            if self.silent:
+                wanted = min(wanted, LEAST)
+            if self.silent or not power:  # relative to the largest number that is stored
+                power = max(power, self.elements * max(map(abs, self.ends)) ** 2)
+            signal = decibels(power, self.error)
             return Beside(one.name, one.nodes, self.elements, None, 0, signal, wanted)
         differences, ties = self.differences, self.ties
         if self.fused <= FUSED_TIES * self.elements:

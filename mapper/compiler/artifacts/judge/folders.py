@@ -69,7 +69,8 @@ class Judged:
         losses = {one["tensor"]: one["own"] for one in report["losses"]}
         calibrated = (machine.folder.path / RANGES).is_file()
         others = LEAST + MARGIN if calibrated else None
-        predicted = Predicted(losses, report.get("outputs_db", {}), others, most, moved)
+        silent = frozenset(one["tensor"] for one in report["losses"] if one["silent"])
+        predicted = Predicted(losses, report.get("outputs_db", {}), others, most, moved, silent)
         self._judge = Judge(model, self._maps, predicted)
         self._frames: dict[int, Maps] = {}
 
