@@ -116,6 +116,48 @@ def test_only_halves_are_ties(taken: float, whole: int, tied: bool, again: bool)
     assert (row.ties, row.differences) == ((4, 0) if tied else (0, 4))
 
 
+HALVES = {
+    "s": np.float32(1), "z": np.int8(0), "t": np.float32(0.5), "k": np.int8(1), "u": np.float32(2),
+    "w": np.ones((1, 1, 1, 1), np.int8),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("as_nodes", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "inputs", "allowed"),
+    [
+        ("QLinearAdd", "k s z q s z u z", [{0, 1}, {1}, {1, 2}, {2, 3}]),
+        ("QLinearMul", "q s z k t z s z", [{0, 1}, {0, 1}, {1, 2}, {2}]),
+    ],
+)
+def test_only_halves_inside_integer_operators_are_ties(
+    kind: str, inputs: str, allowed: list[set[int]], as_nodes: bool
+) -> None:
+    """The integers before a sum with 1 or a product with 0.5 are not stored: 1/2, 1, 5/2, 4.
+
+    as_nodes : the constants are nodes
+    """
+    nodes = [
+        node("QuantizeLinear", "x t z", "p"), node("QLinearConv", "p t z w s z s z", "q"),
+        node(kind, inputs, "y", domain="com.microsoft"),
+    ]  # fmt: skip
+    constants = [
+        helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.asarray(one)))
+        for name, one in HALVES.items()
+    ]
+    if as_nodes:
+        nodes = [*constants, *nodes]
+    made = onnx_model(
+        nodes, {} if as_nodes else HALVES, (1, 1, 1, 4), ("y",), domains=("com.microsoft",)
+    )
+    samples = np.float32([[[[0.5, 1, 2.5, 4]]]])
+    for whole in range(5):
+        judge = Judge(made.SerializeToString(), [StoredMap("y", (), 1.0, 0, 8)], Predicted({}))
+        judge.add(Frames(samples, {"y": np.full((1, 1, 4, 1), whole)}, {}))
+        (row,) = judge.judgement().rows
+        assert row.differences == sum(whole not in one for one in allowed)
+
+
 def test_steps_below_the_error_of_float32_are_ties() -> None:
     """With a scale of 3e-40, numbers next to 0 may be at either end, others may not."""
     tiny = np.float32(3.41e-40)
@@ -277,7 +319,7 @@ def test_signs_within_the_error_of_a_value_before_them_may_differ() -> None:
     """An error of a tenth of the largest number, of a value that a constant is subtracted from."""
     nodes = [node("Abs", "x", "a"), node("Sub", "a k", "d"), node("Sign", "d", "y")]
     cut = CutModel(bytes_of(nodes, {"k": np.float32(1)}), ["y"], X[:1], {"a": 0.1})
-    low, high = (cut.run(X[:1], {"y": X[:1]}, nudge)["y"] for nudge in (-1 / 64, 1 / 64))
+    low, high = (cut.run(X[:1], {"y": X[:1]}, (by, by))["y"] for by in (-1 / 64, 1 / 64))
     apart = np.abs(np.abs(X[:1]) - 1)
     within = apart < 0.1 * np.abs(X[:1]).max()
     assert within.any()

@@ -7,6 +7,7 @@ for the definitions in `onnxwhole`: they read ONNX independently.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,7 @@ from storage.formats.layers.onnxexpanded import Expanded, version_of
 from storage.formats.layers.onnxwhole import WHOLE
 
 Array = NDArray[Any]
-INTEGER_WEIGHTS = {
-    "QLinearConv": (3, 5, 2), "QLinearMatMul": (3, 5, 2), "QGemm": (3, 5, 2),
-    "ConvInteger": (1, 3, 2), "MatMulInteger": (1, 3, 2),
-}  # fmt: skip
+INTEGER_WEIGHTS = {"ConvInteger": (1, 3, 2), "MatMulInteger": (1, 3, 2)}
 """Input indices of weights, their zero points, and the zero point of the map."""
 
 
@@ -51,16 +49,50 @@ def _trunc(e: Expanded) -> None:
     e.node("Mul", e.node("Sub", cut, zero), scale, output=e.proto.output[0])
 
 
-def _quantised_pool(e: Expanded) -> None:
-    """Pooling of real numbers between DequantizeLinear and QuantizeLinear: a mean of integers is
-    halfway between two of them so often that it must be seen where that is so."""
-    x, x_scale, x_zero, y_scale, y_zero = (*e.proto.input, "")[:5]
+def _real(e: Expanded, place: int) -> str:
+    """Add the real numbers of an operand, whose scale and zero point are the next inputs."""
+    x, scale, zero = (*e.proto.input, "", "")[place : place + 3]
+    return e.node("DequantizeLinear", x, scale, *([zero] if zero else []))
+
+
+def _stored(e: Expanded, value: str, place: int) -> None:
+    """Add QuantizeLinear of the result. place : of its scale among the inputs of the operator"""
+    scale, zero = (*e.proto.input, "")[place : place + 2]
+    e.node("QuantizeLinear", value, scale, *([zero] if zero else []), output=e.proto.output[0])
+
+
+def _quantised(kind: str, operands: int, e: Expanded) -> None:
+    """Add an operator of real numbers between DequantizeLinear and QuantizeLinear.
+
+    Sums, products and means of integers are often halfway between two integers of the result, which
+    kernels round differently: the halves must be visible.
+    """
     if e.attributes.pop("channels_last", 0):
         raise KeyError("channels_last")
-    real = e.node("DequantizeLinear", x, x_scale, *([x_zero] if x_zero else []))
-    mean = e.node(e.proto.op_type.removeprefix("QLinear"), real, **e.attributes)
-    given = [y_scale, *([y_zero] if y_zero else [])]
-    e.node("QuantizeLinear", mean, *given, output=e.proto.output[0])
+    real = [_real(e, 3 * at) for at in range(operands)]
+    _stored(e, e.node(kind, *real, **e.attributes), 3 * operands)
+
+
+def _quantised_concat(e: Expanded) -> None:
+    parts = [_real(e, at) for at in range(2, len(e.proto.input), 3)]
+    _stored(e, e.node("Concat", *parts, **e.attributes), 0)
+
+
+def _quantised_layer(kind: str, e: Expanded) -> None:
+    """Add a layer whose weights and scales are constant."""
+    bias, place = (6, 7) if kind == "Gemm" else (8, 6)
+    inputs = [*e.proto.input, "", "", ""]
+    if not inputs[place] or e.attributes.get("alpha", 1.0) != 1.0:
+        raise KeyError("alpha")
+    whole, scale = e.known(3).astype(np.int64), e.known(4).astype(np.float64)
+    zero = e.known(5).astype(np.int64) if inputs[5] else np.zeros((), np.int64)
+    unit = e.known(1).astype(np.float64) * scale
+    if kind == "Conv" or e.attributes.get("transB"):  # outputs on the first axis
+        column = [-1, *[1] * (whole.ndim - 1)]
+        scale, zero = scale.reshape(column), zero.reshape(column)
+    weights = e.constant(((whole - zero) * scale).astype(np.float32))
+    more = [e.constant((e.known(bias) * unit).astype(np.float32))] if inputs[bias] else []
+    _stored(e, e.node(kind, _real(e, 0), weights, *more, **e.attributes), place)
 
 
 EXPANDED: dict[str, Callable[[Expanded], None]] = {
@@ -68,8 +100,15 @@ EXPANDED: dict[str, Callable[[Expanded], None]] = {
     "BipolarQuant": _bipolar,
     "Trunc": _trunc,
     **WHOLE,
-    "QLinearAveragePool": _quantised_pool,
-    "QLinearGlobalAveragePool": _quantised_pool,
+    **{f"QLinear{kind}": partial(_quantised, kind, 2) for kind in ("Add", "Mul")},
+    **{
+        f"QLinear{kind}": partial(_quantised, kind, 1)
+        for kind in ("AveragePool", "GlobalAveragePool", "LeakyRelu", "Sigmoid")
+    },
+    "QLinearConcat": _quantised_concat,
+    "QLinearConv": partial(_quantised_layer, "Conv"),
+    "QLinearMatMul": partial(_quantised_layer, "MatMul"),
+    "QGemm": partial(_quantised_layer, "Gemm"),
 }
 
 
@@ -83,10 +122,8 @@ def plain_model(model: Any) -> None:
 
     graph = model.graph
     version = version_of((one.domain, one.version) for one in model.opset_import)
+    _constants_as_initializers(graph)
     constants = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
-    for node in graph.node:
-        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
-            constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
     nodes: list[Any] = []
     for number, node in enumerate(graph.node):
         made = list(_expanded(node, constants, number, version, graph)) or [node]
@@ -106,6 +143,18 @@ def plain_model(model: Any) -> None:
     for one in graph.output:
         if one.type.HasField("tensor_type"):
             one.type.tensor_type.ClearField("shape")
+
+
+def _constants_as_initializers(graph: Any) -> None:
+    """Replace nodes that are constants, so that each constant has one form."""
+    results = {one.name for one in graph.output}
+    for node in list(graph.node):
+        if node.op_type == "Constant" and node.output[0] not in results:
+            (value,) = node.attribute
+            if value.name == "value":
+                graph.initializer.append(value.t)
+                graph.initializer[-1].name = node.output[0]
+                graph.node.remove(node)
 
 
 def _copied(node: Any) -> Any:

@@ -206,12 +206,12 @@ class Judge:
             for name, value in values.items()
             if value.dtype.kind in "iu" or name in cut.signed
         ):
-            nudged = [cut.run(one, given, share) for one in inputs for share in (-TIE, TIE)]
+            ends = (-TIE, TIE)  # a result may be halfway, and so a value before it
+            nudged = [cut.run(one, given, (a, b)) for a in ends for b in ends for one in inputs]
         for name, sums in self._sums.items():
-            fused = left_out or name not in cut.quantised
             some = masks[name]
             around = [run[name][some] for run in nudged]
-            sums.add(placed[name][some], values[name][some], around, fused)
+            sums.add(placed[name][some], values[name][some], around, left_out)
         for name, output in self._outputs.items():  # a stored map is compared as a map
             ours = made.outputs[name][at]
             output.add(ours, given[name] if name in given else found(name, ours)[name])

@@ -17,9 +17,7 @@ the other one. Biases in floating point are rounded to steps of a layer's sums, 
 have an error.
 """
 FUSED_TIES = 0.01
-"""Share of a map's elements that may differ by one: rounding inside nodes such as QLinearConv is
-not visible, and their kernels round halves of float32 products differently.
-"""
+"""Share of a map's elements that may differ by one if rounding before it is not visible."""
 MARGIN = 10.0
 """Tolerance in dB: SQNR of a layer on other samples may be lower than predicted by this."""
 SPREAD_DB = 30.0
@@ -105,7 +103,8 @@ class MapSums:
         self.one, self.predicted, self.known, self.most = one, predicted, known, most
         self.silent = silent
         half = 1 << (one.bits - 1)
-        self.ends = tuple(one.scale * (end - one.zero_point) for end in (-half, max(1, half - 1)))
+        self.low = one.scale * (-half - one.zero_point)
+        self.high = one.scale * (max(1, half - 1) - one.zero_point)
         self.elements = self.differences = self.ties = self.fused = 0
         self.power = self.error = self.fourth = 0.0
         self.real = False
@@ -119,7 +118,7 @@ class MapSums:
         value : value of the model
         nudged : values of the model with every quantised tensor or sign input slightly increased or
             decreased
-        fused : whether roundings inside a node, or in maps that are not stored, are not visible
+        fused : whether it may depend on maps that are not compared, whose roundings are not visible
         """
         self.elements += stored.size
         if value.dtype.kind in "iu":
@@ -131,7 +130,7 @@ class MapSums:
         if len(nudged):
             exact = np.clip(real, *_ends(exact, *nudged))
         # the range's clipping was accounted for when it was chosen
-        exact = np.clip(exact, *self.ends)
+        exact = np.clip(exact, self.low, self.high)
         self.power += float((exact**2).sum())
         self.fourth += float((exact**4).sum())
         self.error += float(((exact - real) ** 2).sum())
@@ -159,7 +158,7 @@ class MapSums:
             if self.silent:
                 wanted = min(wanted, LEAST)
             if self.silent or not power:  # relative to the largest number that is stored
-                power = max(power, self.elements * max(map(abs, self.ends)) ** 2)
+                power = max(power, self.elements * max(-self.low, self.high) ** 2)
             signal = decibels(power, self.error)
             return Beside(one.name, one.nodes, self.elements, None, 0, signal, wanted)
         differences, ties = self.differences, self.ties

@@ -31,7 +31,6 @@ class CutModel:
     values : requested values that the model has
     input : name of its input
     first : results of the uncut model for a sample
-    quantised : values computed by QuantizeLinear
     signed : values computed by Sign
     signs : possible signs of zero: 0 as in ONNX, and +1 as on cores if the model has signs
     """
@@ -57,7 +56,6 @@ class CutModel:
         self.outputs = [one.name for one in proto.graph.output]
         constants = {one.name for one in proto.graph.initializer}
         kinds = {name: node.op_type for node in proto.graph.node for name in node.output}
-        self.quantised = {name for name in self.values if kinds[name] == "QuantizeLinear"}
         self.signed = {name for name in self.values if kinds[name] == "Sign"}
         (self.input,) = (one.name for one in proto.graph.input if one.name not in constants)
         whole = _Session(proto, self.values)
@@ -67,23 +65,28 @@ class CutModel:
         _cut(proto, {name: self.first[name].dtype for name in self.values})
         self._proto, self._errors = proto, errors
         self.signs = (0, 1) if "Sign" in kinds.values() else (0,)
-        self._sessions = {(0.0, 0): _Session(proto, self.values)}
+        self._sessions = {((0.0, 0.0), 0): _Session(proto, self.values)}
 
     def run(
-        self, sample: Array, given: Mapping[str, Array], nudge: float = 0.0, sign: int = 0
+        self,
+        sample: Array,
+        given: Mapping[str, Array],
+        nudge: tuple[float, float] = (0.0, 0.0),
+        sign: int = 0,
     ) -> dict[str, Array]:
         """Return the values and the outputs.
 
         given : by name, the integers that the cores stored, in the shapes and types of the model
-        nudge : share of a step that is added to every tensor before it is quantised; before signs,
-            the step is SIGN_STEP of the largest number, or the error of integers if larger
+        nudge : shares of a step that are added to tensors before they are quantised, first of the
+            values that cores store and then of others; before signs, the step is SIGN_STEP of the
+            largest number, or the error of integers if larger
         sign : the sign of zero
         """
         if (nudge, sign) not in self._sessions:
             changed = type(self._proto)()
             changed.CopyFrom(self._proto)
-            if nudge:
-                _nudge(changed.graph, nudge, self._errors)
+            if any(nudge):
+                _nudge(changed.graph, nudge, self._errors, self.values)
             if sign:
                 _zero_is_positive(changed.graph)
             self._sessions[nudge, sign] = _Session(changed, self.values)
@@ -136,9 +139,13 @@ def _cut(proto: Any, kinds: Mapping[str, np.dtype[Any]]) -> None:
         proto.graph.input.append(helper.make_tensor_value_info(f"{name}{GIVEN}", element, None))
 
 
-def _nudge(graph: Any, share: float, errors: Mapping[str, float]) -> None:
+def _nudge(
+    graph: Any, shares: tuple[float, float], errors: Mapping[str, float], stored: Collection[str]
+) -> None:
     """Add a share of a step to all tensors before a sign or before quantisation with a constant
     scale.
+
+    shares : for results that are stored, and for others
     """
     from onnx import helper, numpy_helper
 
@@ -149,7 +156,7 @@ def _nudge(graph: Any, share: float, errors: Mapping[str, float]) -> None:
     def add(kind: str, inputs: list[str], output: str, **attributes: Any) -> None:
         nodes.append(helper.make_node(kind, inputs, [output], **attributes))
 
-    def nudged(node: Any, step: float, parts: Mapping[str, float]) -> None:
+    def nudged(node: Any, share: float, step: float, parts: Mapping[str, float]) -> None:
         """Add a step to the input of a node, or, if that is larger, the sum of the relative errors
         of some values, by their names: of the largest number of the value or of the input."""
         given, name = node.input[0], node.output[0]
@@ -177,15 +184,16 @@ def _nudge(graph: Any, share: float, errors: Mapping[str, float]) -> None:
         node.input[0] = moved
 
     for node in graph.node:
+        share = shares[node.output[0] not in stored]
         scale = constants.get(node.input[1]) if node.op_type == "QuantizeLinear" else None
         if scale is not None and scale.size == 1 and node.input[0] not in constants:
             step = abs(share) * float(scale.reshape(()))
-            nudged(node, step, {node.input[0]: ROUNDED})
+            nudged(node, share, step, {node.input[0]: ROUNDED})
         elif node.op_type == "Sign":
             given = node.input[0]
             parts = {name: errors[name] for name in _computed_by(taken, given) if name in errors}
             parts[given] = max(abs(share) * SIGN_STEP, errors.get(given, 0.0))
-            nudged(node, 0.0, parts)
+            nudged(node, share, 0.0, parts)
         nodes.append(node)
     _replace_nodes(graph, nodes)
 
