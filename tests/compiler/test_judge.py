@@ -274,6 +274,25 @@ def test_a_later_frame_shows_the_order_that_a_constant_map_hides(right: bool) ->
     assert (row.differences, row.departs) == (int(not right), not right)
 
 
+@pytest.mark.parametrize("right", [True, False])
+def test_the_order_shows_in_values_of_the_stored_maps(right: bool) -> None:
+    """Rounding in the first map changes the sine in the second, whose columns come first."""
+    nodes = [
+        node("Conv", "x w", "a"), node("Mul", "a k", "b"), node("Sin", "b", "c"),
+        node("Transpose", "c", "t", perm=[0, 3, 2, 1]), node("Reshape", "t s", "y"),
+    ]  # fmt: skip
+    constants = {"w": W, "k": np.float32(500), "s": np.array([1, 20, 8])}
+    a = np.rint(pointwise(X, W) / 0.03).astype(np.int64)
+    y = np.rint(np.sin(500 * np.float32(0.03 * a)) / 0.01).astype(np.int64)
+    maps = {name: one.transpose(0, 2, 3, 1) for name, one in (("a", a), ("y", y))}
+    if not right:
+        maps["y"] = maps["y"][:, :, ::-1]
+    known = [StoredMap("a", (), 0.03, 0, 8), StoredMap("y", (), 0.01, 0, 8)]
+    judge = Judge(bytes_of(nodes, constants), known, Predicted({"a": 30.0, "y": 30.0}))
+    judge.add(Frames(X[:1], {name: one[:1] for name, one in maps.items()}, {}))
+    assert [row.departs for row in judge.judgement().rows] == [False, not right]
+
+
 def test_maps_unlike_the_model_keep_the_usual_order() -> None:
     """Like signs after many layers."""
     one = StoredMap("a", (), 1.0, 0, 8)
@@ -407,6 +426,18 @@ def test_an_output_without_a_batch_axis(tmp_path: Path) -> None:
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     found = judged(Machine(folder), folder.model, X, report)
     assert (found.why, found.departure) == ("", None)
+
+
+def test_samples_are_clipped_where_cores_store_only_their_windows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wide = RANDOM.normal(0, 0.5, (8, 3, 3, 3)).astype(np.float32)
+    case = CASE._replace(nodes=[node("Conv", "x w", "y")], constants={"w": wide})
+    assert compiled(case, tmp_path) == 0
+    np.save(tmp_path / "far.npy", 9 * X)
+    words = ["simulate", str(tmp_path / "out"), "--input", str(tmp_path / "far.npy"), "--check"]
+    assert main(words) == 0
+    assert "sample values clipped" in capsys.readouterr().err
 
 
 def test_simulations_judge_all_samples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

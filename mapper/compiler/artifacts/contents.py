@@ -100,13 +100,21 @@ def clipped_inputs(folder: CompiledFolder, samples: NDArray[np.float32]) -> Clip
     """Return how many sample values are clipped by host quantisation; None if the input has no
     scale.
     """
+    step = input_step(folder)
+    if step is None:
+        return None
+    half = 1 << (step["bits"] - 1)
+    ends = (np.array([-half, half - 1]) - step["zero_point"]).astype(np.float32)
+    steps = np.rint(samples / np.float32(step["scale"]))
+    outside = int(((steps < ends[0]) | (steps > ends[1])).sum())
+    low, high = (float(end * np.float32(step["scale"])) for end in ends)
+    return Clipped(outside, low, high)
+
+
+def input_step(folder: CompiledFolder) -> dict[str, Any] | None:
+    """Return the host's step that quantises the input; None if the input has no scale."""
     name = next(iter(folder.graph.inputs))
     for step in folder.host:
         if step["do"] == "quantise" and step["value"] == name and not step.get("levels"):
-            half = 1 << (step["bits"] - 1)
-            ends = (np.array([-half, half - 1]) - step["zero_point"]).astype(np.float32)
-            steps = np.rint(samples / np.float32(step["scale"]))
-            outside = int(((steps < ends[0]) | (steps > ends[1])).sum())
-            low, high = (float(end * np.float32(step["scale"])) for end in ends)
-            return Clipped(outside, low, high)
+            return step
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -92,11 +92,24 @@ class Judgement(NamedTuple):
         }
 
 
+class _Placed(NamedTuple):
+    """Maps of a frame in the shapes of the model: stored integers, values, and where they are
+    stored."""
+
+    stored: dict[str, Array]
+    values: dict[str, Array]
+    masks: dict[str, Array]
+
+
 class Judge:
     """Compares the results of a compiled model with the model's results for the same numbers."""
 
-    def __init__(self, model: bytes, maps: Sequence[StoredMap], predicted: Predicted) -> None:
-        self._model, self._predicted = model, predicted
+    def __init__(
+        self, model: bytes, maps: Sequence[StoredMap], predicted: Predicted,
+        read: StoredMap | None = None,
+    ) -> None:  # fmt: skip
+        """read : how the cores store the input; None if only the host reads it"""
+        self._model, self._predicted, self._read = model, predicted, read
         self._maps = {one.name: one for one in maps}
         self._cut: CutModel | None = None
         self._orders: dict[str, tuple[int, ...]] = {}
@@ -127,6 +140,7 @@ class Judge:
         self._order(cut.values, made.stored, cut.first)
         if len(self._orders) < len(cut.values):  # a map of more elements, which pad its blocks
             cut = CutModel(self._model, list(self._orders), made.samples[:1], errors)
+        self._order_by_layers(cut, made, 0, list(self._orders))
         for name in self._orders:
             others = self._predicted.others
             known = name in own or others is not None
@@ -141,10 +155,27 @@ class Judge:
         self._outputs = {name: OutputSums(name, *self._wanted(cut, name)) for name in made.outputs}
         return cut
 
+    def _order_by_layers(
+        self, cut: CutModel, made: Frames, at: int, names: Collection[str]
+    ) -> None:
+        """Find the axis orders of maps from the values that the model computes from stored maps.
+
+        The model's own values may differ a lot from the maps, as after a clipped sample or many
+        layers. The orders of the first maps are right anyway, and each pass makes those right that
+        are computed from them.
+        """
+        stored = {name: made.stored[name][at : at + 1] for name in names}
+        sample = self._inputs(made.samples[at : at + 1])[-1]
+        for _ in names:
+            before = dict(self._orders)
+            self._order(names, stored, cut.run(sample, self._placed(cut, made, at).values))
+            if self._orders == before:
+                return
+
     def _order(
         self, names: Iterable[str], stored: Mapping[str, Array], values: Mapping[str, Array]
     ) -> None:
-        """Find the axis orders of maps from the values of the model for a frame."""
+        """Find the axis orders of maps from values of the model for a frame."""
         for name in names:
             both = stored[name][:1], values[name], self._maps[name]
             order = order_of(*both)
@@ -168,20 +199,10 @@ class Judge:
 
     def _frame(self, cut: CutModel, made: Frames, at: int) -> None:
         if self._unsure:
-            stored = {name: made.stored[name][at : at + 1] for name in self._unsure}
-            self._order(list(self._unsure), stored, cut.uncut(made.samples[at : at + 1]))
-        placed, given, masks = {}, {}, {}
+            self._order_by_layers(cut, made, at, tuple(self._unsure))
+        placed, given, masks = self._placed(cut, made, at)
         left_out = bool(self._left_out(cut))  # these may be off by one at their own ties
-        for name, order in self._orders.items():
-            value = cut.first[name]
-            one = self._maps[name]
-            placed[name] = made.stored[name][at : at + 1].transpose(order).reshape(value.shape)
-            masks[name] = np.ones(value.shape, bool)
-            if one.mask is not None:  # no layer takes the rest
-                masks[name] = one.mask[None].transpose(order).reshape(value.shape)
-                placed[name] = np.where(masks[name], placed[name], as_stored(value, one))
-            given[name] = as_value(placed[name], value.dtype, self._maps[name])
-        inputs, feeds = self._inputs(cut, made, at), [given]
+        inputs, feeds = self._inputs(made.samples[at : at + 1]), [given]
         hosted = [name for name in given if not self._maps[name].nodes]
         if hosted:  # the host continues with its own real values, and stores them for cores
             computed = cut.run(inputs[0], given)
@@ -216,17 +237,29 @@ class Judge:
             ours = made.outputs[name][at]
             output.add(ours, given[name] if name in given else found(name, ours)[name])
 
-    def _inputs(self, cut: CutModel, made: Frames, at: int) -> list[Array]:
-        """Return a sample, and the real numbers of its stored form if cores store it."""
-        sample, one = made.samples[at : at + 1], self._maps.get(cut.input)
-        if one is None:
+    def _placed(self, cut: CutModel, made: Frames, at: int) -> _Placed:
+        """Return the maps of a frame as the model has them."""
+        placed, given, masks = {}, {}, {}
+        for name, order in self._orders.items():
+            value = cut.first[name]
+            one = self._maps[name]
+            placed[name] = made.stored[name][at : at + 1].transpose(order).reshape(value.shape)
+            masks[name] = np.ones(value.shape, bool)
+            if one.mask is not None:  # no layer takes the rest
+                masks[name] = one.mask[None].transpose(order).reshape(value.shape)
+                placed[name] = np.where(masks[name], placed[name], as_stored(value, one))
+            given[name] = as_value(placed[name], value.dtype, self._maps[name])
+        return _Placed(placed, given, masks)
+
+    def _inputs(self, sample: Array) -> list[Array]:
+        """Return a sample, and the real numbers of its stored form, also where cores store only its
+        windows."""
+        if self._read is None:
             return [sample]
-        stored = made.stored[cut.input]
-        order = order_of(stored[:1], made.samples[:1], one)
-        if order is None:
-            return [sample]
-        placed = stored[at : at + 1].transpose(order).reshape(sample.shape)
-        return [sample, as_value(placed, sample.dtype, one)]
+        one = self._read
+        half = 1 << (one.bits - 1)
+        whole = np.rint(sample / np.float32(one.scale)) + one.zero_point
+        return [sample, as_value(np.clip(whole, -half, half - 1), sample.dtype, one)]
 
     def judgement(self) -> Judgement:
         """Return the result for all frames."""

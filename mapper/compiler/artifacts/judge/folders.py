@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.artifacts.contents import clipped_inputs
+from mapper.compiler.artifacts.contents import clipped_inputs, input_step
 from mapper.compiler.artifacts.judge.beside import Frames, Judge, Judgement, Predicted
 from mapper.compiler.artifacts.judge.compare import EXACT, LEAST, MARGIN, StoredMap
 from mapper.compiler.artifacts.judge.cut import input_type
@@ -71,7 +71,11 @@ class Judged:
         others = LEAST + MARGIN if calibrated else None
         silent = frozenset(one["tensor"] for one in report["losses"] if one["silent"])
         predicted = Predicted(losses, report.get("outputs_db", {}), others, most, moved, silent)
-        self._judge = Judge(model, self._maps, predicted)
+        step = input_step(machine.folder)
+        read = None
+        if step is not None:
+            read = StoredMap(step["value"], (), step["scale"], step["zero_point"], step["bits"])
+        self._judge = Judge(model, self._maps, predicted, read)
         self._frames: dict[int, Maps] = {}
 
     def take(self, number: int, maps: Maps) -> None:
