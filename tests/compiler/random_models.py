@@ -10,12 +10,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.compiler.random_layers import STEPS, Array, Network, Style, Value, signed
+from tests.compiler import random_functions as functions
+from tests.compiler import random_layers as layers
+from tests.compiler.random_layers import Array, Network, Step, Style, Value
 from tests.storage.formats.onnx_models import helper, numpy_helper, onnx
 
 STYLES: tuple[Style, ...] = (
     "float", "binary", "QDQ", "QDQ channel", "QOperator", "dynamic", "mixed",
 )  # fmt: skip
+STEPS: tuple[tuple[Step, float], ...] = (
+    (layers.conv, 6), (layers.dense, 2), (layers.activation, 3), (layers.pool, 1.5),
+    (layers.pair, 1.5), (layers.with_constant, 1), (layers.normalisation, 1), (layers.join, 1.5),
+    (layers.cut, 1), (layers.split, 0.7), (layers.padded, 0.7), (layers.enlarged, 0.6),
+    (layers.viewed, 1.5), (layers.hosted, 1), (functions.table, 2.5), (functions.gate, 1),
+    (functions.product, 1), (functions.attention, 0.5), (functions.transposed, 0.5),
+    (functions.host_between, 1),
+)  # fmt: skip
+"""Steps, and how often they are taken relative to others."""
 CHIPS = ("1x1", "2x2", "4x1")
 SAMPLES = 8
 
@@ -40,7 +51,7 @@ def random_model(seed: int, folder: Path) -> Made | None:
     weights = np.array([weight for _, weight in STEPS])
     steps = [step for step, _ in STEPS]
     if style == "binary":
-        steps, weights = [*steps, signed], np.append(weights, 8.0)
+        steps, weights = [*steps, layers.signed], np.append(weights, 8.0)
     for _ in range(int(random.integers(1, 16))):
         step = steps[int(random.choice(len(steps), p=weights / weights.sum()))]
         for _ in range(3):
