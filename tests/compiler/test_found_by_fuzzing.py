@@ -116,6 +116,32 @@ FLOATS = [
 ]  # fmt: skip
 
 
+ROWS = {"from": np.array([1]), "to": np.array([3]), "axis": np.array([2])}
+PARTS = {
+    "part": ([node("Slice", "x from to axis", "v")], X[:, :, 1:3]),
+    "concatenation": (
+        [node("Asinh", "x", "s"), node("Concat", "x s", "v", axis=2)],
+        np.concatenate([X, np.arcsinh(X)], 2),
+    ),
+    "part of a concatenation": (
+        [node("Asinh", "x", "s"), node("Concat", "x s", "u", axis=2),
+         node("Slice", "u from to axis", "v")],
+        X[:, :, 1:3],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("chip", ["1x1", "2x1"])
+@pytest.mark.parametrize("name", PARTS)
+def test_a_map_made_of_maps_of_the_host_that_both_read(
+    name: str, chip: str, tmp_path: Path
+) -> None:
+    nodes, v = PARTS[name]
+    nodes = [*nodes, node("Asinh", "v", "h"), node("Conv", "h w", "c"), node("Add", "v c", "y")]
+    right = pointwise(np.arcsinh(v), W[:3]) + v
+    check(Case(name, nodes, {"w": W[:3], **ROWS}, X, right, 25, chip=chip), tmp_path)
+
+
 def test_a_layer_that_is_0_in_all_samples(tmp_path: Path) -> None:
     """A rounded map makes some sums positive, which are just below 0 in floating point."""
     x = X[:, :2].copy()

@@ -147,6 +147,22 @@ def _require_whole_vectors(
         )
 
 
+def have_common(a: Tensor, b: Tensor, places: Places) -> bool:
+    """Return whether two feature maps share elements."""
+    first, second = (places.get(one, Place(one)) for one in (a, b))
+    if first.owner is not second.owner:
+        return False
+    if first.columns > 1 or second.columns > 1:
+        return True  # pixels of the owner have several columns
+    return all(
+        at < other + size and other < at + length
+        for at, length, other, size in zip(
+            (first.row, first.column, first.channel), a.shape[1:],
+            (second.row, second.column, second.channel), b.shape[1:], strict=True,
+        )
+    )  # fmt: skip
+
+
 def lanes_of(shape: NpuShape) -> dict[str, int]:
     """Return the channels per vector, by the type of a map."""
     return {"int8": shape.columns, "bits": 8 * shape.columns}

@@ -30,6 +30,7 @@ from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.log import CompileLog
 from mapper.compiler.memory.padding import NO_BORDERS, borders_of
 from mapper.compiler.memory.planner import PlannedMaps, log_memory, memory_use, plan_memory
+from mapper.compiler.memory.regions import have_common
 from mapper.compiler.multicore.costs import PartCosts
 from mapper.compiler.multicore.job import ChipPlan, CompileJob, MacroPiece, Made, Whole, ports_of
 from mapper.compiler.multicore.meshed import HostSide, mesh_chip
@@ -90,6 +91,9 @@ def refusal(job: CompileJob, cores: int) -> str:
         beside = place.columns == 1 and tensor.width < place.owner.width
         if beside and tensor in taken:  # whole rows are sent, and parts may depend on each other
             return f"a layer reads {tensor.name!r}, which is next to other maps in the same rows"
+    for tensor in whole.written:
+        if not any(have_common(tensor, one, job.places) for one in taken):
+            return f"no layer reads {tensor.name!r}, which the host concatenates with other maps"
     given = {(owner(tensor), number) for tensor, number in whole.written.items()}
     owners = [one for one, _ in given]
     if any(owner(tensor) in owners for tensor in whole.read):

@@ -2,8 +2,9 @@
 
 Each value has a level. Host results of level n depend on values of level n: they are computed
 before function n runs. Core results of values of level n are computed in function n; the host reads
-them at level n + 1. The number of functions is thus the minimum given by the longest chain of
-alternations between cores and host.
+them at level n + 1. Parts and concatenations of host results alone do not come from cores. The
+number of functions is thus the minimum given by the longest chain of alternations between cores and
+host.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Partition(NamedTuple):
     """A model divided into functions.
 
     macros : macro nodes in order of execution; host : nodes that run after the last function
-    outputs : feature maps and values that the user receives
+    outputs : feature maps and values that the user receives, or of which the host reads parts
     """
 
     macros: list[Macro]
@@ -91,11 +92,14 @@ def divide(graph: Graph, macros: list[Macro]) -> Partition:
     macros : its macro nodes, which cores run
     """
     units = _units(graph, macros)
-    levels = _levels(units)
+    on_cores = _on_cores(units, len(macros))
+    levels = _levels(units, on_cores)
     order = sorted(range(len(macros)), key=lambda at: levels[at])
     count = 1 + max((levels[at] for at in range(len(macros))), default=-1)
     maker = {tensor: at for at, unit in enumerate(units) for tensor in unit.outputs}
-    inputs, results = _written(graph, units, levels), _read(graph, units, levels, maker)
+    inputs = _written(graph, units, levels)
+    made = {tensor: levels[at] for tensor, at in maker.items() if on_cores[at]}
+    results = {tensor: made[tensor] for tensor in _read(graph, units) if tensor in made}
     nodes = _hosted(graph)
     work: list[list[Node]] = [[] for _ in range(count + 1)]
     for node in nodes:
@@ -107,8 +111,21 @@ def divide(graph: Graph, macros: list[Macro]) -> Partition:
         given = [tensor for tensor, level in results.items() if level == number]
         functions.append(Function(first, stop, taken, given, work[number]))
         first = stop
-    outputs = [view.tensor for view in graph.outputs.values()]
+    parts = [one for one in _read(graph, units) if one in maker and one not in made]
+    outputs = [view.tensor for view in graph.outputs.values()] + _wholes(units, maker, parts)
     return Partition([macros[at] for at in order], functions, work[count], outputs)
+
+
+def _wholes(units: list[_Unit], maker: dict[Tensor, int], parts: list[Tensor]) -> list[Tensor]:
+    """Return the maps of the host that these maps are parts or concatenations of."""
+    found = []
+    for tensor in parts:
+        unit = units[maker[tensor]] if tensor in maker else None
+        if unit is None or unit.hosted:
+            found.append(tensor)
+        else:
+            found += _wholes(units, maker, unit.inputs)
+    return found
 
 
 def _hosted(graph: Graph) -> list[Node]:
@@ -134,19 +151,31 @@ def _units(graph: Graph, macros: list[Macro]) -> list[_Unit]:
     return units
 
 
-def _levels(units: list[_Unit]) -> list[int]:
-    """Return the function that each macro node runs in, or that each other node belongs to."""
+def _before(units: list[_Unit]) -> dict[int, list[int]]:
+    """Return the nodes that each node depends on, in the order of execution."""
     maker = {tensor: at for at, unit in enumerate(units) for tensor in unit.outputs}
     before = {
         at: [maker[tensor] for tensor in unit.inputs if tensor in maker]
         for at, unit in enumerate(units)
     }
+    return {at: before[at] for at in TopologicalSorter(before).static_order()}
+
+
+def _on_cores(units: list[_Unit], macros: int) -> list[bool]:
+    """Return whether cores compute a node, or some of the maps that it concatenates or splits."""
+    found = [at < macros for at in range(len(units))]
+    for at, before in _before(units).items():
+        found[at] |= not units[at].hosted and any(found[other] for other in before)
+    return found
+
+
+def _levels(units: list[_Unit], on_cores: list[bool]) -> list[int]:
+    """Return the function that each macro node runs in, or that each other node belongs to."""
     levels = [0] * len(units)
-    for at in TopologicalSorter(before).static_order():
+    for at, before in _before(units).items():
         crosses = units[at].hosted
         levels[at] = max(
-            (levels[other] + (crosses and not units[other].hosted) for other in before[at]),
-            default=0,
+            (levels[other] + (crosses and on_cores[other]) for other in before), default=0
         )
     return levels
 
@@ -162,14 +191,8 @@ def _written(graph: Graph, units: list[_Unit], levels: list[int]) -> dict[Tensor
     return {tensor: min(users[tensor]) for tensor in made if tensor in users}
 
 
-def _read(
-    graph: Graph, units: list[_Unit], levels: list[int], maker: dict[Tensor, int]
-) -> dict[Tensor, int]:
-    """Return the feature maps that the host reads, and the function that computes them."""
+def _read(graph: Graph, units: list[_Unit]) -> list[Tensor]:
+    """Return the feature maps that the host or the user reads."""
     taken = [tensor for unit in units if unit.hosted for tensor in unit.inputs]
     taken += [view.tensor for view in graph.outputs.values()]
-    return {
-        tensor: levels[maker[tensor]]
-        for tensor in dict.fromkeys(taken)
-        if tensor in maker and not units[maker[tensor]].hosted
-    }
+    return list(dict.fromkeys(taken))

@@ -5,6 +5,7 @@
 node        a node that cores do not support: a model of one node, for ONNX Runtime
 view        a value as another node sees it: transposed or reshaped
 quantise    real numbers to stored integers; windows: im2col of a feature map
+slice       a part of stored integers of the host; concat: some of them, concatenated
 pack        stored integers into the memory of a core, in vectors of its channels
 start       a function of the cores, which runs to its end
 unpack      stored integers from the memory of a core; dequantise: as real numbers
@@ -20,7 +21,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mapper.compiler.ir.graph import Graph, View
-from mapper.compiler.ir.node import Host, Node, Quantise, Windows
+from mapper.compiler.ir.node import Concat, Host, Node, Quantise, Slice, Windows
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.numerics.binary import steps_of
@@ -49,6 +50,7 @@ class _Planner:
 
     values : name and view of the real-valued tensors on the host
     known : names of such values; real : feature maps on the host as real numbers in vectors
+    stored : feature maps on the host as stored integers
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class _Planner:
     ) -> None:
         self.graph, self.regions = graph, regions
         self.real: set[Tensor] = set()
+        self.stored: set[Tensor] = set()
         self.steps: list[Step] = []
         self.known = set(graph.inputs)
         self.values = {view.tensor: (name, view) for name, view in graph.inputs.items()}
@@ -76,6 +79,7 @@ class _Planner:
             for tensor in function.results:
                 what = "unpack" if changes.unpack else "take"
                 self.steps.append({"do": what, **self._place(tensor)})
+                self.stored.add(tensor)
         for node in partition.host:
             self._node(node)
         for name, view in graph.outputs.items():
@@ -100,6 +104,28 @@ class _Planner:
         for name, view in self.graph.inputs.items():
             if view.tensor is tensor:
                 self.steps.append({"do": "quantise", "value": name, **_stored(view)})
+                self.stored.add(tensor)
+
+    def _store(self, tensor: Tensor) -> None:
+        """Make a map available as stored integers, if it is made of maps that the host has."""
+        if tensor in self.stored:
+            return
+        node = self.graph.maker(tensor)
+        if node is None:
+            self._quantise_input(tensor)
+            return
+        for one in node.inputs:
+            self._store(one)
+        match node.operator:
+            case Slice(axis, first):
+                step = {"do": "slice", "tensor": node.inputs[0].name, "axis": axis}
+                step |= {"first": first, "stop": first + tensor.shape[axis]}
+            case Concat(axis):
+                step = {"do": "concat", "tensors": [one.name for one in node.inputs], "axis": axis}
+            case _:
+                raise AssertionError(f"{node.label}: its map is not on the host")
+        self.steps.append({**step, "result": tensor.name})
+        self.stored.add(tensor)
 
     def _need(self, name: str, view: View) -> None:
         """Make a value available on the host: read it from cores, or change its view."""
@@ -108,6 +134,7 @@ class _Planner:
         self.known.add(name)
         found = self.values.get(view.tensor)
         if found is None:
+            self._store(view.tensor)
             self.steps.append({"do": "dequantise", "value": name, **_stored(view)})
             self.values[view.tensor] = name, view
             return
@@ -122,6 +149,7 @@ class _Planner:
             name, view = self.values[node.inputs[0]]
             step = {"do": "quantise", "value": name, **_stored(view._replace(tensor=node.output))}
             self.steps.append(step | {"levels": _levels(node)})
+            self.stored.add(node.output)
         else:
             self._host(node)
 
@@ -135,6 +163,7 @@ class _Planner:
         if isinstance(node.operator, Quantise):
             step = {"do": "quantise", "packed": True, "value": node.inputs[0].name}
             self.steps.append({**step, **_stored(View(node.output))})
+            self.stored.add(node.output)
             return
         what = {"kind": node.kind, "sources": list(node.sources), "packed": True}
         maps = {"values": [one.name for one in node.inputs], "results": [node.output.name]}
@@ -143,8 +172,10 @@ class _Planner:
     def _windows(self, node: Node, operator: Windows) -> None:
         data = node.inputs[0]
         self._quantise_input(data)
+        self._store(data)
         step = {"do": "windows", "tensor": data.name, "result": node.output.name}
         self.steps.append({**step, "window": asdict(operator.window), "value": data.zero_point})
+        self.stored.add(node.output)
 
     def _host(self, node: Node) -> None:
         operator = node.operator

@@ -92,6 +92,13 @@ class HostPlan:
                     )
                 case "windows":
                     stored[step["result"]] = _windows(step, (stored | results)[step["tensor"]])
+                case "slice":
+                    whole = (stored | results)[step["tensor"]]
+                    part = range(step["first"], step["stop"])
+                    stored[step["result"]] = whole.take(part, step["axis"])
+                case "concat":
+                    parts = [(stored | results)[name] for name in step["tensors"]]
+                    stored[step["result"]] = np.concatenate(parts, step["axis"])
                 case "pack":
                     cores.write(step["tensor"], stored[step["tensor"]])
                 case "start":

@@ -57,7 +57,7 @@ def _steps(folder: CompiledFolder) -> Iterator[CoreStep]:
         elif step["do"] == "windows":
             if step["tensor"] not in buffers:
                 raise MapperError(
-                    f"the host lays out {step['tensor']!r}, a result of cores, for other cores; "
+                    f"the host lays out {step['tensor']!r}, which is not an input, for cores; "
                     "the C driver does so for inputs only: omit --emit c or --disable dense"
                 )
             source, to = buffers[step["tensor"]], len(buffers)
