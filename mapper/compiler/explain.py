@@ -25,6 +25,7 @@ from mapper.compiler.transforms.base import Context
 from mapper.compiler.transforms.floats.constants import CONSTANTS
 from mapper.compiler.transforms.floats.dense import flatten_rest
 from mapper.compiler.transforms.fuse import FUSE, fuse
+from mapper.compiler.transforms.phases import split_phases
 from mapper.compiler.transforms.registry import optimise_quantised
 from storage.files import write_file
 
@@ -68,6 +69,7 @@ def explain(
     else:
         graph = optimised(model, settings.keep, settings.off)
         _drop_scales(graph)
+    split_phases(graph, Context())
     flatten_rest(graph, Context())
     parts = divide(graph, fuse(graph, FUSE.name not in settings.off))
     kinds = {part.name: part.kind for part in model.parts}

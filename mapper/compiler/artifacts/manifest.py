@@ -16,6 +16,7 @@ report.json, report.html
 from __future__ import annotations
 
 import io
+import itertools
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -32,7 +33,7 @@ from chipsim.npu.mesh.chip import HostStages
 from mapper.compiler.codegen.code import Lying
 from mapper.compiler.compiled import Compiled
 from mapper.compiler.ir.graph import Graph, View
-from mapper.compiler.ir.node import Concat
+from mapper.compiler.ir.node import JOINS, Interleave
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.ir.text import graph_from_json, graph_to_json
 from mapper.compiler.memory.planner import pixel_vectors
@@ -254,7 +255,8 @@ def _map(one: Lying, core: list[int] | None, columns: int) -> dict[str, Any]:
 
 
 def _layers(compiled: Compiled) -> list[dict[str, Any]]:
-    """Return the stored maps of each macro node; joined maps follow their last part.
+    """Return the stored maps of each macro node; joined maps follow their last part. Interleaved
+    maps are values of the model, their parts are not.
 
     end : for each core, the end of the instructions for it or earlier layers
     """
@@ -267,9 +269,12 @@ def _layers(compiled: Compiled) -> list[dict[str, Any]]:
                 ends[tensor] = number, at
                 sources[tensor] = compiled.macros[at].sources
     for node in compiled.graph.nodes:
-        if isinstance(node.operator, Concat):
+        if isinstance(node.operator, JOINS):
             ends[node.output] = max(ends.get(tensor, (0, -1)) for tensor in node.inputs)
             sources[node.output] = node.sources
+        if isinstance(node.operator, Interleave):
+            made = [sources.pop(tensor, ()) for tensor in node.inputs]
+            sources[node.output] = tuple(dict.fromkeys([*node.sources, *itertools.chain(*made)]))
     return [
         {
             "map": tensor.name,

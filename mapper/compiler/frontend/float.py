@@ -22,6 +22,7 @@ from mapper.compiler.frontend.layout import (
 from mapper.compiler.frontend.matrix import gemm, matmul, per_channel
 from mapper.compiler.frontend.onnx import Handler, Made, Reader, is_map
 from mapper.compiler.frontend.qonnx import QONNX
+from mapper.compiler.frontend.transposed import depth_to_space, transposed
 from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import CHANNELS_FIRST, View
 from mapper.compiler.ir.node import Node, Window
@@ -317,6 +318,7 @@ def sign(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
 
 FLOAT: dict[str, Handler] = {
     "Conv": conv,
+    "ConvTranspose": transposed,
     "Gemm": gemm,
     "MatMul": matmul,
     "BatchNormalization": normalisation,
@@ -332,6 +334,7 @@ FLOAT: dict[str, Handler] = {
     "Slice": cut,
     "Pad": pad,
     **dict.fromkeys(("Resize", "Upsample"), upsample),
+    "DepthToSpace": depth_to_space,
     **dict.fromkeys(("Flatten", "Reshape", "Squeeze", "Unsqueeze"), reshape),
     "Transpose": transpose,
     **dict.fromkeys(("Shape", "Size"), sizes),

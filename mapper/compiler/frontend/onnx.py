@@ -254,7 +254,7 @@ class Reader(GraphBuilder):
         for node in nodes:
             for tensor, name in zip(node.inputs[1:], names[1:], strict=False):
                 if tensor.value is not None and name in self.stored:
-                    self.graph.quantised[tensor] = self.stored[name]
+                    self.graph.quantised.setdefault(tensor, self.stored[name])
 
 
 def _is_whole(value: Any) -> bool:

@@ -25,6 +25,7 @@ from mapper.compiler.frontend.quantised import (
     require_same,
     stored_whole,
 )
+from mapper.compiler.frontend.transposed import depth_to_space
 from mapper.compiler.ir.graph import View
 from mapper.compiler.ir.stored import OFFSET, Scale, Stored, scale_of, stored_constant
 from mapper.errors import MapperError
@@ -312,7 +313,8 @@ MOVING = {
     "Pad": partial(moving, pad),
     "Slice": partial(moving, cut),
     "Split": partial(moving, split),
-    **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), partial(moving, on_host)),
+    "DepthToSpace": partial(moving, depth_to_space),
+    "SpaceToDepth": partial(moving, on_host),
 }
 QOPERATORS: dict[str, Handler] = {
     "QLinearConv": partial(qlinear, 0, "Conv", conv),

@@ -163,6 +163,36 @@ class Unfold(Operator):
 
 
 @dataclass(frozen=True, slots=True)
+class DepthToSpace(Operator):
+    """Channels of a pixel as rows x columns pixels: channels are (groups, rows, columns, channels
+    of the result / groups). The result may lack the last rows and columns of the last pixels."""
+
+    rows: int
+    columns: int
+    groups: int = 1
+
+    def channels(self, made: int) -> Int64:
+        """Return the channel of the result for each channel of the input, shape (groups, rows,
+        columns, made / groups); made : channels of the result"""
+        shape = (self.groups, self.rows, self.columns, made // self.groups)
+        numbers = np.arange(made).reshape(self.groups, 1, 1, -1)
+        return np.broadcast_to(numbers, shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Interleave(Operator):
+    """Rows and columns of several feature maps in turn: pixel (y, x) is from map
+    (y mod rows) * columns + x mod columns."""
+
+    rows: int
+    columns: int
+
+    def phase(self, number: int) -> tuple[int, int]:
+        """Return the first row and column of the result that an input provides."""
+        return divmod(number, self.columns)
+
+
+@dataclass(frozen=True, slots=True)
 class Copy(Operator):
     """The same stored integers at a second address."""
 
@@ -340,8 +370,12 @@ TWO_MAPS = Add | Product
 """Operators that cores apply to the tile in their accumulators and to a second feature map."""
 PAGES = 256
 """Entries of a table; with 16 bits the integers between two of them are interpolated."""
-SHARES: tuple[type[Operator], ...] = (Concat, Slice, Unfold)
+MOVES = Concat | Slice | Upsample | DepthToSpace
+"""Operators of models that only move or select numbers."""
+SHARES: tuple[type[Operator], ...] = (Concat, Slice, Unfold, DepthToSpace, Interleave)
 """Operators that are implemented by memory layout only."""
+JOINS = Concat | Interleave
+"""Operators whose inputs are stored inside their result."""
 BY_HOST = Host | Quantise | Windows
 """Operators that the host computes."""
 ENDS = Sign | Levels

@@ -54,6 +54,15 @@ class Requantisation(NamedTuple):
         assert factor is not None
         return self._replace(factor=factor, offset=change(self.offset), negative=negative)
 
+    def chosen(self, channels: Any) -> Requantisation:
+        """Return it for some channels; channels : an index of arrays of one number per channel"""
+
+        def some(values: Any) -> Int64:
+            values = np.asarray(values)
+            return values[channels] if values.ndim == 1 and values.size > 1 else values
+
+        return self.changed(some)
+
 
 class AddFactors(NamedTuple):
     """Integer factors of two addends with different scales, and the shift after them."""

@@ -22,7 +22,9 @@ SAME_SHAPE = (
     op.Activation | op.Affine | op.Clamp | op.Copy | op.Dequantise | op.Function | op.Levels
     | op.Lookup | op.Quantise | op.Requantise | op.Sign | op.Threshold
 )  # fmt: skip
-MOVES = op.Concat | op.Copy | op.Unfold | op.Upsample
+SAME_SCALE = (
+    op.Concat | op.Copy | op.DepthToSpace | op.Interleave | op.Unfold | op.Upsample
+)  # fmt: skip
 """Operators whose results have the type and the scale of their inputs. A slice has its own scale:
 parts of joined layers are quantised separately.
 """
@@ -142,6 +144,17 @@ def shapes_of(node: Node) -> list[Shape]:
             return [(frames, height, width * count, channels // count)]
         case op.Upsample(rows, columns):
             return [(frames, height * rows, width * columns, channels)]
+        case op.DepthToSpace(rows, columns, groups):
+            if channels % (rows * columns * groups):
+                return [()]
+            least = rows * (height - 1), columns * (width - 1)
+            return [
+                (frames, least[0] + below, least[1] + right, channels // (rows * columns))
+                for below in range(1, rows + 1)
+                for right in range(1, columns + 1)
+            ]
+        case op.Interleave(rows, columns):
+            return [_interleaved(node, rows, columns)]
         case op.Windows(window) | op.WindowColumns(window):
             if isinstance(node.operator, op.WindowColumns):
                 channels = -(-channels // 4) * 4
@@ -151,6 +164,21 @@ def shapes_of(node: Node) -> list[Shape]:
             return [(frames, height, width, channels)]
         case operator:
             return [data.shape] if isinstance(operator, SAME_SHAPE) else []
+
+
+def _interleaved(node: Node, rows: int, columns: int) -> Shape:
+    """Return the shape of the result of `Interleave`; () if the inputs do not fit."""
+    if len(node.inputs) != rows * columns:
+        return ()
+    height = sum(one.height for one in node.inputs[::columns])
+    width = sum(one.width for one in node.inputs[:columns])
+    channels = node.inputs[0].channels
+    for number, one in enumerate(node.inputs):
+        row, column = divmod(number, columns)
+        size = -(-(height - row) // rows), -(-(width - column) // columns)
+        if one.shape != (1, *size, channels):
+            return ()
+    return (1, height, width, channels)
 
 
 def _with(shape: Shape, axis: int, size: int) -> Shape:
@@ -170,7 +198,7 @@ def _types(node: Node) -> Iterator[str]:
             yield f"converts {data.type} to {made.type}"
         case op.Conv() | op.Dense() | op.Product() if whole != (made.type in SUMS):
             yield f"computes {made.type} from {data.type}"
-        case _ if isinstance(operator, MOVES):
+        case _ if isinstance(operator, SAME_SCALE):
             for one in node.inputs:
                 if not one.same_scale(made):
                     yield f"moves {_stored(one)} to {_stored(made)}"

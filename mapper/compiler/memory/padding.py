@@ -82,7 +82,7 @@ def borders_of(macros: Sequence[Macro], places: Places, log: CompileLog) -> dict
 def outer(pad: Pad, tensor: Tensor, place: Place) -> Pad:
     """Return the padding of a part on sides at the edge of its region; 0 on other sides."""
     owner = place.owner
-    if place.columns > 1:
+    if (place.columns, place.row_step, place.column_step) != (1, 1, 1):
         return NO_PAD
     return Pad(
         pad.top if place.row == 0 else 0,

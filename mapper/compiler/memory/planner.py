@@ -265,7 +265,7 @@ def _part(region: Region, tensor: Tensor, place: Place, columns: int) -> Region:
     pad = outer(region.border.pad, tensor, place)
     return region._replace(
         tensor=tensor, first=first, vectors=vectors, owner=region.tensor,
-        pixel=region.pixel // place.columns,
+        pixel=region.pixel * place.column_step // place.columns, row=region.row * place.row_step,
         border=region.border._replace(pad=pad),
     )  # fmt: skip
 

@@ -1,9 +1,10 @@
 """Concatenation and splitting by sharing memory, without copying data.
 
 The largest feature map owns the region: the result of a concatenation, the input of a split. The
-others have a place inside it and use its strides. Parts are written in place; readers of the whole
-read all parts at once. Regions nest: a part may be a concatenation with its own parts. Columns
-stored in the channels of a pixel become pixels in the same way if each starts at a vector.
+others have a place inside it and use its strides, or multiples of them if they provide every n-th
+row or column. Parts are written in place; readers of the whole read all parts at once. Regions
+nest: a part may be a concatenation with its own parts. Columns stored in the channels of a pixel
+become pixels in the same way if each starts at a vector.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import Concat, Copy, Node, Slice, Unfold
+from mapper.compiler.ir.node import JOINS, Concat, Copy, Interleave, Node, Operator, Slice, Unfold
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.log import CompileLog
 from mapper.errors import MapperError
@@ -23,6 +24,7 @@ class Place(NamedTuple):
     """Place of a map inside the owner of its region: row, column, and channel.
 
     columns : columns stored in the channels of an owner's pixel; such owners are not nested
+    row_step, column_step : rows and columns of the owner per row and column of the map
     """
 
     owner: Tensor
@@ -30,14 +32,18 @@ class Place(NamedTuple):
     column: int = 0
     channel: int = 0
     columns: int = 1
+    row_step: int = 1
+    column_step: int = 1
 
     def inside(self, other: Place) -> Place:
         """Return the place in the region of the owner's owner."""
         return Place(
             other.owner,
-            self.row + other.row,
-            self.column + other.column,
+            self.row * other.row_step + other.row,
+            self.column * other.column_step + other.column,
             self.channel + other.channel,
+            row_step=self.row_step * other.row_step,
+            column_step=self.column_step * other.column_step,
         )
 
 
@@ -60,7 +66,7 @@ def share(graph: Graph, lanes: Mapping[str, int], log: CompileLog) -> dict[Tenso
             homes[node.output] = _place(node.inputs[0], node.operator.axis, node.operator.first)
         elif isinstance(node.operator, Unfold):
             homes[node.output] = Place(node.inputs[0], columns=node.operator.count)
-    for node in reversed(graph.nodes_of(Concat)):
+    for node in reversed(graph.nodes_of(JOINS)):
         _share_parts(graph, node, homes, log)
     for tensor, place in homes.items():
         _require_whole_vectors(graph, tensor, place, lanes)
@@ -96,11 +102,11 @@ def _nest(graph: Graph, log: CompileLog) -> None:
 
 def _share_parts(graph: Graph, node: Node, homes: dict[Tensor, Place], log: CompileLog) -> None:
     """Set the places of a concatenation's parts; parts that have one elsewhere are copied."""
-    assert isinstance(node.operator, Concat)
-    axis, at, known = node.operator.axis, 0, {node.output}
+    known = {node.output}
     parts: list[Tensor] = []
     for tensor in node.inputs:
-        parts += _loose(graph, tensor, axis) if tensor in homes or tensor in known else [tensor]
+        taken = tensor in homes or tensor in known
+        parts += _loose(graph, tensor, node.operator) if taken else [tensor]
         known.add(tensor)
     node.inputs = parts
     for number, tensor in enumerate(parts):
@@ -109,8 +115,7 @@ def _share_parts(graph: Graph, node: Node, homes: dict[Tensor, Place], log: Comp
                 f"{node.label}: inputs have different scales or types; keep it on the host with "
                 f"--keep {node.sources[0]}"
             )
-        place = _place(node.output, axis, at)
-        at += tensor.shape[axis]
+        place = _place_of_part(node, number)
         if tensor in homes:
             name = f"{tensor.name}.copy{sum(one.kind == 'copy' for one in graph.nodes) + 1}"
             copy = tensor.like(name, tensor.shape)
@@ -122,13 +127,24 @@ def _share_parts(graph: Graph, node: Node, homes: dict[Tensor, Place], log: Comp
         homes[tensor] = place
 
 
-def _loose(graph: Graph, tensor: Tensor, axis: int) -> list[Tensor]:
+def _place_of_part(node: Node, number: int) -> Place:
+    """Return the place of an input of a concatenation, or of interleaved maps."""
+    if isinstance(node.operator, Interleave):
+        row, column = node.operator.phase(number)
+        steps = node.operator.rows, node.operator.columns
+        return Place(node.output, row, column, row_step=steps[0], column_step=steps[1])
+    assert isinstance(node.operator, Concat)
+    axis = node.operator.axis
+    return _place(node.output, axis, sum(one.shape[axis] for one in node.inputs[:number]))
+
+
+def _loose(graph: Graph, tensor: Tensor, operator: Operator) -> list[Tensor]:
     """Return the tensors to copy for a map: the parts of a concatenation, as the nodes that compute
     them can store them twice, while a concatenation has no instructions."""
     maker = graph.maker(tensor)
-    if maker is None or not isinstance(maker.operator, Concat) or maker.operator.axis != axis:
+    if maker is None or not isinstance(operator, Concat) or maker.operator != operator:
         return [tensor]
-    return [one for part in maker.inputs for one in _loose(graph, part, axis)]
+    return [one for part in maker.inputs for one in _loose(graph, part, operator)]
 
 
 def _place(owner: Tensor, axis: int, at: int) -> Place:

@@ -106,11 +106,20 @@ class Homes:
         """Return the box of a part of a map in its owner. If columns are stored in the channels of
         a pixel, it includes all of them."""
         place = self.of(tensor)
-        rows = held.rows.moved(place.row)
+        step = place.row_step
+        last = place.row + step * (held.rows.stop - 1)
+        rows = Span(place.row + step * held.rows.first, last + 1)
         if place.columns > 1:
             return Box(rows, self.blocks(place.owner, Span(0, place.owner.channels)))
         first = self.blocks(place.owner, Span(place.channel, place.channel)).first
         return Box(rows, self.blocks(tensor, held.channels).moved(first))
+
+    def rows(self, tensor: Tensor, rows: Span) -> Span:
+        """Return the rows of a map in some rows of its owner; the size may be 0 if the map provides
+        only every n-th row."""
+        place = self.of(tensor)
+        step = place.row_step
+        return Span(-((place.row - rows.first) // step), -((place.row - rows.stop) // step))
 
     def kept(self, one: Sliced) -> Kept:
         """Return the region of a part of a map alone."""
@@ -121,8 +130,9 @@ class Homes:
         some = self.whole(tensor).meet(box)
         if some is None:
             return None
-        place = self.of(tensor)
-        rows = some.rows.moved(-place.row)
+        place, rows = self.of(tensor), self.rows(tensor, some.rows)
+        if rows.size <= 0:
+            return None
         if place.columns > 1:
             return Held(rows, Span(0, tensor.channels))
         first = self.whole(tensor).blocks.first
@@ -157,7 +167,9 @@ class Homes:
         if place.columns == 1:
             first += box.blocks.first - around.blocks.first
         high = around.blocks.size if owner.type == "int16" else 0
-        return Region(one.part, first, size, 0, 0, pixel // place.columns, row, high, slots=slots)
+        step = pixel * place.column_step // place.columns
+        row *= place.row_step
+        return Region(one.part, first, size, 0, 0, step, row, high, slots=slots)
 
     def part(self, tensor: Tensor, held: Held) -> Sliced:
         """Return a part of a map as a separate tensor."""

@@ -215,7 +215,9 @@ class _Planner:
         owner, box = self.homes.kept(one)
         for core in self.cores.values():
             for key, kept in core.kept.items():
-                if kept.owner is owner and (some := kept.box.meet(box)) is not None:
+                if kept.owner is not owner or (some := kept.box.meet(box)) is None:
+                    continue
+                if self.homes.rows(one.whole, some.rows).size > 0:
                     yield core, key, some
 
     def _feed(self, core: _Core) -> None:
@@ -342,7 +344,7 @@ class _Planner:
         if owner in results:
             box, base = results[owner]
             some_ = box.meet(self.homes.box(one.whole, one.held))
-            if some_ is not None:
+            if some_ is not None and self.homes.rows(one.whole, some_.rows).size > 0:
                 region = self.homes.region(Kept(owner, box), one, base)
                 port = nearest(self.ports, core.place)
                 yield Target("HOST", region, *self._local(one, some_), port)
@@ -350,7 +352,7 @@ class _Planner:
     def _local(self, one: Sliced, some: Box) -> tuple[Span, Span]:
         """Return a box of the owner as rows and blocks of a part of a feature map."""
         box = self.homes.box(one.whole, one.held)
-        rows = some.rows.moved(-box.rows.first)
+        rows = self.homes.rows(one.whole, some.rows).moved(-one.held.rows.first)
         if self.homes.of(one.whole).columns > 1:
             return rows, Span(0, pixel_vectors(one.part, self.shape.columns))
         return rows, some.blocks.moved(-box.blocks.first)

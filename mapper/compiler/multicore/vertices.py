@@ -105,23 +105,25 @@ def flows_of(
     """Return the flits per frame from piece to piece, by index; the host follows the last piece."""
     homes, host = Homes(whole.places, shape.columns), len(pieces)
     parts = -(-8 * shape.columns // shape.payload_bits)
-    made: dict[Tensor, list[tuple[int, Box]]] = {}
-    taken: dict[Tensor, list[tuple[int, Box]]] = {}
+    made: dict[Tensor, list[tuple[int, Box, int]]] = {}  # piece, box, and one in how many pixels
+    taken: dict[Tensor, list[tuple[int, Box, int]]] = {}
     for number, piece in enumerate(pieces):
         macro = whole.macros[piece.macro]
         part = slice_macro(macro, piece.rows, piece.blocks, shape.columns)
         for side, found in ((part.outputs, made), (part.inputs, taken)):
             for one in side:
                 owner, box = homes.kept(one)
-                found.setdefault(owner, []).append((number, box))
+                place = homes.of(one.whole)
+                share = place.row_step * place.column_step
+                found.setdefault(owner, []).append((number, box, share))
     for tensors, found in ((whole.written, made), (whole.read, taken)):
         for tensor in tensors:
-            found.setdefault(homes.of(tensor).owner, []).append((host, homes.whole(tensor)))
+            found.setdefault(homes.of(tensor).owner, []).append((host, homes.whole(tensor), 1))
     flows: Counter[tuple[int, int]] = Counter()
     for owner, sources in made.items():
         each = owner.width * (2 if owner.type == "int16" else 1) * parts
-        for source, box in sources:
-            for target, other in taken.get(owner, []):
+        for source, box, share in sources:
+            for target, other, _ in taken.get(owner, []):
                 some = box.meet(other)
                 if some is not None and source != target:
                     vectors = some.rows.size * some.blocks.size
@@ -129,7 +131,7 @@ def flows_of(
                         vectors = -(
                             -some.rows.size * owner.channels // shape.columns
                         )  # divided by the width, which `each` includes
-                    flows[source, target] += vectors * each
+                    flows[source, target] += vectors * each // share
                     if target != host:
                         flows[target, source] += CREDIT
     return flows

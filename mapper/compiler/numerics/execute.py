@@ -129,6 +129,18 @@ def moved(node: Node, inputs: list[Data]) -> Data:
             return inputs[0].reshape(len(inputs[0]), *node.output.shape[1:])
         case op.Upsample(rows, columns):
             return inputs[0].repeat(rows, 1).repeat(columns, 2)
+        case op.DepthToSpace(rows, columns, groups):
+            frames, height, width = inputs[0].shape[:3]
+            split = inputs[0].reshape(frames, height, width, groups, rows, columns, -1)
+            made = split.transpose(0, 1, 4, 2, 5, 3, 6)
+            whole = made.reshape(frames, height * rows, width * columns, -1)
+            return whole[:, : node.output.height, : node.output.width]
+        case op.Interleave(rows, columns):
+            whole = np.empty((len(inputs[0]), *node.output.shape[1:]), inputs[0].dtype)
+            for number, one in enumerate(inputs):
+                row, column = node.operator.phase(number)
+                whole[:, row::rows, column::columns] = one
+            return whole
     raise TypeError(f"no rule computes {node.label}")
 
 

@@ -91,8 +91,7 @@ def _exact(maps: Data, weights: Data, zero_point: int) -> type[np.floating[Any]]
 
 ALWAYS_REAL = op.Activation | op.Affine | op.Function | op.Levels | op.PadMap
 EITHER = (
-    op.Add | op.Concat | op.Conv | op.Dense | op.Pool | op.Product | op.Sign | op.Slice
-    | op.Upsample
+    op.Add | op.Conv | op.Dense | op.MOVES | op.Pool | op.Product | op.Sign
 )  # fmt: skip
 
 

@@ -26,7 +26,6 @@ from mapper.compiler.partition.hostwork import exchange_cycles, operations, taps
 
 FLIT, BLOCK = 8, 16
 """Bytes per cycle of the host port, and channels per vector, of the default core."""
-MOVES = (op.Concat, op.Slice, op.Upsample)
 
 
 @dataclass(eq=False)
@@ -72,7 +71,7 @@ def _pixels(tensor: Tensor) -> int:
 
 def _on_core(node: Node) -> int:
     """Return the core cycles of a node: one matrix call per block pair; else one per vector."""
-    if isinstance(node.operator, MOVES):
+    if isinstance(node.operator, op.MOVES):
         return 0
     made, blocks = node.output, 1
     if isinstance(node.operator, op.Conv | op.Dense):

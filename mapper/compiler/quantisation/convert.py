@@ -158,7 +158,7 @@ class Converter(ScalePlan):
                 rounding = self.precision.rounding
                 made_ = requantised(inputs[0], result, (low, high), sources, rounding)
             self.made.nodes.append(made_)
-        elif isinstance(node.operator, op.Pool | op.Concat | op.Slice | op.Upsample):
+        elif isinstance(node.operator, op.Pool | op.MOVES):
             inputs = [self._rescaled(data, result, sources) for data in inputs]
             self.made.nodes.append(Node(node.operator, inputs, [result], sources))
         else:

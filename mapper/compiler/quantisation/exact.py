@@ -59,7 +59,7 @@ class ExactLayers:
         self.scales: dict[Tensor, Scaling] = {}
         for node in graph.nodes:
             found = {self.scales.get(tensor) for tensor in node.inputs}
-            moves = isinstance(node.operator, op.Concat | op.Slice | op.Upsample)
+            moves = isinstance(node.operator, op.MOVES)
             moves |= node.is_max_pool
             if isinstance(node.operator, op.ENDS):
                 scale = node.operator.scale

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Node
+from mapper.compiler.ir.reorder import delay_depth_to_space
 from mapper.compiler.ir.requantisation import AddFactors, Requantisation
 from mapper.compiler.ir.tensor import Tensor, Type, constant
 from mapper.compiler.numerics.formulas import folded_bias, saturating_multiplier
@@ -47,6 +48,7 @@ def join(graph: Graph, whys: dict[str, str]) -> None:
 
     whys : filled with the reason why nodes stay in real numbers, by ONNX node name
     """
+    delay_depth_to_space(graph)
     _drop_pairs(graph)
     _shift_maps(graph)
     _fold_affine(graph)
@@ -278,6 +280,7 @@ _JOINED: dict[Any, Callable[[Graph, Place], Made]] = {
     op.Add: _add,
     op.Pool: _map,
     op.Concat: _concat,
+    op.DepthToSpace: _map,
     op.Slice: _map,
     op.Upsample: _map,
     op.Activation: activation,

@@ -25,8 +25,7 @@ from mapper.compiler.quantisation.weights import store_weights, stored_weights
 from mapper.errors import MapperError
 
 COMPUTED = (
-    op.Conv | op.Dense | op.Add | op.Pool | op.Concat | op.Slice | op.Upsample | op.Activation
-    | op.Function | op.Product
+    op.Conv | op.Dense | op.Add | op.Pool | op.MOVES | op.Activation | op.Function | op.Product
 )  # fmt: skip
 BITS = 8  # bits of the maps that get scales here
 

@@ -99,7 +99,7 @@ class ScalePlan:
         for node in self.own_nodes():
             result = self.result(node)
             group.setdefault(result, [result])
-            moves = isinstance(node.operator, op.Concat | op.Slice | op.Upsample | op.Activation)
+            moves = isinstance(node.operator, op.MOVES | op.Activation)
             if moves or node.is_max_pool:
                 joins = isinstance(node.operator, op.Concat)
                 for tensor in node.inputs if joins else node.inputs[:1]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.macro import Macro
+from mapper.compiler.ir.reorder import delay_depth_to_space
 from mapper.compiler.memory.regions import Places, lanes_of
 from mapper.compiler.memory.regions import share as share_regions
 from mapper.compiler.transforms.addends import ADDENDS
@@ -27,6 +28,7 @@ from mapper.compiler.transforms.floats.shuffles import fold_shuffles
 from mapper.compiler.transforms.floats.signs import pack_bits, signs_in_bytes, simplify_signs
 from mapper.compiler.transforms.fold import FOLD
 from mapper.compiler.transforms.fuse import FUSE, fuse
+from mapper.compiler.transforms.phases import split_phases
 from mapper.compiler.transforms.pool_first import POOL_FIRST
 from mapper.compiler.transforms.share import SHARE, copy_parts
 from mapper.compiler.transforms.siblings import SIBLINGS
@@ -69,6 +71,7 @@ def optimise(graph: Graph, off: Collection[str] = (), context: Context | None = 
     """
     context = context or Context()
     log_folded(graph, context)
+    delay_depth_to_space(graph)
     while simplify_signs(graph, context) | run(SIGNS, graph, context, off):
         pass
     join_functions(graph, context)
@@ -94,6 +97,7 @@ def optimise_integers(graph: Graph, context: Context, off: Collection[str] = ())
     off : names of passes that are switched off
     Remaining dense layers, signs and groups become core operators.
     """
+    split_phases(graph, context)
     flatten_rest(graph, context)
     pack_bits(graph, context)
     signs_in_bytes(graph)

@@ -171,9 +171,11 @@ def apart(graph: Graph, pair: Sequence[Sibling], columns: int) -> str | None:
     if beside(graph, in_order(graph, pair)):
         return None
     if any(
-        isinstance(user.operator, op.Concat) for one in pair for user in graph.users(one.result)
+        isinstance(user.operator, op.Concat | op.Interleave)
+        for one in pair
+        for user in graph.users(one.result)
     ):
-        return "their results are concatenated with others"
+        return "their results are parts of another map"
     if all(one.result.channels % columns for one in pair):
         return "neither ends at a block boundary"
     return None

@@ -8,10 +8,8 @@ loaded when they are needed.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa.table import form_of
@@ -77,17 +75,9 @@ def _split(graph: Graph, node: Node, requantise: Node, size: int) -> None:
         )
         nodes += [
             Node(node.operator, [node.inputs[0], *taken], [sums], node.sources),
-            Node(Requantise(_part(how.how, mine)), [sums], [part], requantise.sources),
+            Node(Requantise(how.how.chosen(mine)), [sums], [part], requantise.sources),
         ]
         parts.append(part)
     at = graph.nodes.index(requantise)
     graph.nodes[at : at + 1] = [*nodes, Node(Concat(), parts, [made], requantise.sources)]
     graph.nodes.remove(node)
-
-
-def _part(how: Requantisation, mine: slice) -> Requantisation:
-    def some(values: Any) -> NDArray[np.int64]:
-        values = np.asarray(values)
-        return values[mine] if values.ndim == 1 and values.size > 1 else values
-
-    return how.changed(some)

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph, take_instead
-from mapper.compiler.ir.node import Node, Window
-from mapper.compiler.ir.requantisation import Multiplier, Requantisation
-from mapper.compiler.ir.tensor import Tensor, constant
+from mapper.compiler.ir.node import Node
+from mapper.compiler.ir.requantisation import Requantisation
+from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.transforms.base import Context
+from mapper.compiler.transforms.moves import insert_move
 from mapper.compiler.transforms.split_groups import block_diagonal
 from mapper.errors import MapperError
 
@@ -83,6 +84,7 @@ def _alike(node: Node) -> list[Tensor]:
     """Return the maps of a node whose channels must have the same positions."""
     maps = [tensor for tensor in node.inputs if tensor.value is None]
     moves = isinstance(node.operator, op.Concat | op.Slice) and node.operator.axis != 3
+    moves |= isinstance(node.operator, op.Interleave)
     if isinstance(node.operator, ALIKE) or moves:
         return [*maps, *node.outputs]
     return [maps[0], node.output] if _is_depthwise(node) else []
@@ -145,7 +147,7 @@ def _between_host_and_parts(graph: Graph, size: int) -> Iterator[str]:
     hosted, cuts = _hosted(graph), _cuts(graph, size)
     for tensor in [one for one in cuts if one in hosted and cuts[one]]:
         users = [node for node in graph.users(tensor) if not isinstance(node.operator, op.BY_HOST)]
-        made = _moved(graph, tensor, min(graph.nodes.index(node) for node in users))
+        made = insert_move(graph, tensor, min(graph.nodes.index(node) for node in users))
         for node in users:
             node.inputs = [made if one is tensor else one for one in node.inputs]
         yield f"{tensor.name}: moved by a convolution to fill its blocks"
@@ -160,7 +162,7 @@ def _without_gaps_for_the_host(graph: Graph, cuts: Cuts, size: int) -> Iterator[
         maker = graph.maker(tensor)
         if maker is not None and tensor.bits > 16:  # cores do not multiply sums
             raise _refusal(maker, size)
-        made = _moved(graph, tensor, 0 if maker is None else graph.nodes.index(maker) + 1)
+        made = insert_move(graph, tensor, 0 if maker is None else graph.nodes.index(maker) + 1)
         for node in hosts:
             take_instead(node, tensor, made)
         graph.outputs = {
@@ -168,29 +170,6 @@ def _without_gaps_for_the_host(graph: Graph, cuts: Cuts, size: int) -> Iterator[
             for name, view in graph.outputs.items()
         }
         yield f"{tensor.name}: moved by a convolution to remove padding channels"
-
-
-def _moved(graph: Graph, tensor: Tensor, at: int) -> Tensor:
-    """Insert a 1x1 convolution with ones, which copies the integers."""
-    count, name = tensor.channels, f"{tensor.name}.moved"
-    wide: Any = "int32" if tensor.bits == 8 else "int64"
-    sums = Tensor(f"{name}.sums", tensor.shape, wide)
-    made = tensor.like(name, tensor.shape)
-    ones = np.eye(count, dtype=np.int64).reshape(count, 1, 1, count)
-    bias = np.full(count, -tensor.zero_point, np.int64)
-    constants = [
-        constant(f"{name}.weights", ones, tensor.type),
-        constant(f"{name}.bias", bias, wide),
-    ]
-    factor = Multiplier(np.full(count, 1 << 23), np.full(count, 23))
-    how = Requantisation(factor, tensor.zero_point, tensor.low, tensor.high)
-    maker = graph.maker(tensor)
-    sources = maker.sources if maker is not None else (tensor.name,)
-    graph.nodes[at:at] = [
-        Node(op.Conv(Window((1, 1))), [tensor, *constants], [sums], sources),
-        Node(op.Requantise(how), [sums], [made], sources),
-    ]
-    return made
 
 
 def _fill(node: Node, cuts: Cuts, size: int) -> None:
@@ -205,7 +184,7 @@ def _fill(node: Node, cuts: Cuts, size: int) -> None:
         slots = _slots(whole.channels, cuts[whole], size)
         node.operator = replace(operator, first=int(slots[operator.first]))
     elif any(cuts.get(tensor) for tensor in (*node.inputs, *node.outputs)):
-        known = isinstance(operator, (*ALIKE, op.Concat, op.Slice))
+        known = isinstance(operator, (*ALIKE, op.Concat, op.Interleave, op.Slice))
         if not known:
             raise _refusal(node, size)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import Activation, Concat, Conv, PadMap, Pool, Upsample
+from mapper.compiler.ir.node import Activation, Concat, Conv, DepthToSpace, PadMap, Pool, Upsample
 from mapper.compiler.ir.tensor import Pad, Tensor
 from mapper.compiler.transforms.base import Context, Pass, Site, Taken, of_each_channel
 
@@ -66,7 +66,7 @@ def _least(graph: Graph, tensor: Tensor) -> float:
     maker = graph.maker(tensor)
     if maker is not None and isinstance(maker.operator, Activation):
         return maker.operator.low
-    moves = maker is not None and isinstance(maker.operator, Concat | Upsample)
+    moves = maker is not None and isinstance(maker.operator, Concat | DepthToSpace | Upsample)
     if maker is not None and (moves or maker.is_max_pool):
         return min(_least(graph, one) for one in maker.inputs)
     return float("-inf")
