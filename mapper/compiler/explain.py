@@ -175,6 +175,7 @@ _HINTS = (
     ("within a channel", "use one number for each channel"),
     ("one vector and a matrix", "export for one sample"),
     ("scales are not given", "quantise it as well, or give samples with --calibrate"),
+    ("per input channel", "quantise its weights on axis 1, the outputs"),
     ("packing takes", "run its neighbours on cores as well, or give its layers more channels"),
     ("double the size", "resize to twice the size, nearest"),
 )

@@ -285,10 +285,44 @@ def viewed(net: Network, x: Value) -> None:
 ELEMENTWISE = ("Tanh", "Sigmoid", "Exp", "Softplus", "Elu", "Abs", "Neg", "HardSigmoid", "Erf")
 
 
+@step(1.5)
+def transposed(net: Network, x: Value) -> None:
+    """Add a transposed convolution, or the channels of a pixel as pixels."""
+    _, channels, height, width = x.shape
+    size = net.choice(2, 2, 3)
+    if net.chance(0.3):
+        if channels % size**2:
+            raise UnfitError
+        shape = (1, channels // size**2, size * height, size * width)
+        net.add("DepthToSpace", [x.name], shape, blocksize=size, mode=net.choice("DCR", "CRD"))
+        return
+    strides = [net.choice(1, 2, 2, 2, 3) for _ in range(2)]
+    kernel = [net.choice(1, 2, 2, 3, 4, 5) for _ in range(2)]
+    dilations = [net.choice(1, 1, 1, 2) for _ in range(2)]
+    more = [int(net.random.integers(0, stride)) for stride in strides]
+    pads = [int(net.random.integers(0, n)) for n in kernel * 2]
+    rows, columns = (
+        strides[at] * (n - 1) + more[at] + dilations[at] * (kernel[at] - 1) + 1
+        - pads[at] - pads[at + 2]
+        for at, n in enumerate((height, width))
+    )  # fmt: skip
+    if min(rows, columns) < 1 or rows * columns > 400:
+        raise UnfitError
+    group = net.choice(1, 1, *(n for n in (2, 4, channels) if channels % n == 0))
+    share = net.choice(1, 2, 4, 12)
+    inputs = [x.name, net.weights(channels, share, *kernel)]
+    if net.chance(0.7):
+        inputs.append(net.vector(group * share))
+    net.add(
+        "ConvTranspose", inputs, (1, group * share, rows, columns), strides=strides,
+        dilations=dilations, output_padding=more, pads=pads, group=group, kernel_shape=kernel,
+    )  # fmt: skip
+
+
 @step()
 def hosted(net: Network, x: Value) -> None:
     kind = net.choice("Softmax", "LogSoftmax", "LRN", "ReduceMean", "Sign", "CumSum",
-                      "DepthToSpace", "InstanceNormalization")  # fmt: skip
+                      "InstanceNormalization")  # fmt: skip
     maps = len(x.shape) == 4
     if kind in ("Softmax", "LogSoftmax"):
         net.add(kind, [x.name], x.shape, axis=net.choice(1, -1))
@@ -301,9 +335,6 @@ def hosted(net: Network, x: Value) -> None:
     elif kind == "InstanceNormalization" and maps and math.prod(x.shape[2:]) > 3:
         size = x.shape[1]
         net.add(kind, [x.name, net.vector(size, 0.5, 1.5), net.vector(size)], x.shape)
-    elif kind == "DepthToSpace" and maps and x.shape[1] % 4 == 0:
-        shape = (1, x.shape[1] // 4, 2 * x.shape[2], 2 * x.shape[3])
-        net.add(kind, [x.name], shape, blocksize=2)
     elif kind == "CumSum":
         net.add(kind, [x.name, net.constant(np.array(1))], x.shape)
     elif kind == "Sign":

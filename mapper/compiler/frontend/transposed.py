@@ -170,7 +170,7 @@ def _stored(
     elif stored.values.shape[0] == groups:  # each group has one input
         chosen = order // stored.values.shape[1]
     else:
-        return "its weights have a scale per input channel; quantise them on axis 1, the outputs"
+        return "its weights have one scale per input channel"
     zero = np.asarray(stored.zero_point)
     zero = zero.reshape(-1)[chosen] if zero.size > 1 else zero
     return Stored(values, stored.scale[chosen], zero)

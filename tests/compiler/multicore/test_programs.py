@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
@@ -35,6 +36,7 @@ from mapper.compiler.tiling.tiles import extent_of
 from mapper.errors import CheckFailedError, DoesNotFitError
 from tests.compiler.codegen.test_binary import BinaryBuilder
 from tests.compiler.codegen.test_programs import random_network
+from tests.compiler.decoders import random_decoder
 from tests.compiler.networks import Builder, residual
 from tests.compiler.programs import DUAL, FOUR, SHAPE, folder_of, source_of
 
@@ -98,16 +100,20 @@ CASES = {
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("network", [random_network, random_decoder])
 @pytest.mark.parametrize("seed", range(10))
-def test_parts_anywhere(seed: int, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_anywhere(
+    seed: int, network: Callable[[int], Builder], case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Random networks, split and placed randomly: every layer equals the reference.
 
-    The checker accepts the programs, and records regenerate them.
+    The checker accepts the programs, and records regenerate them. The phases of an enlarged map may
+    be on different cores.
     """
     shape, settings = CASES[case]
-    build = random_network(seed)
+    build = network(seed)
     monkeypatch.setattr("mapper.compiler.pipeline.spread", lambda *a: anywhere(seed, *a))
     try:
         found = folder(deepcopy(build), replace(HOW, **settings), shape)  # type: ignore[arg-type]
