@@ -115,6 +115,8 @@ def _macro(macro: Macro, function: str, kinds: dict[str, str], found: dict[str, 
         pixels = macro.nodes[0].output.height * macro.nodes[0].output.width
         size = "a kernel as large as its map" if pixels == 1 else "a kernel of 1x1"
         why = f"a convolution with {size}"
+    elif kinds[leader] == "DepthToSpace":
+        why = "convolutions of 1x1 move its channels"
     elif first == "conv" and not heavy:
         why = "a depthwise convolution with one factor per channel"
     found.setdefault(leader, NodeRow(leader, kinds[leader], "core", function, leader, why))

@@ -67,6 +67,27 @@ def test_each_node_has_a_place_with_a_reason(tmp_path: Path) -> None:
     assert [name for name, row in rows.items() if row.cycles is not None] == ["n_t"]
 
 
+def test_enlarged_maps(tmp_path: Path) -> None:
+    """DepthToSpace of a layer moves nothing; pixels of other maps are moved by convolutions."""
+    random = np.random.default_rng(0)
+    constants = {"w": random.normal(0, 1, (8, 8, 4, 4)).astype(np.float32)}
+    nodes = [
+        node("ConvTranspose", "x w", "a", strides=[2, 2], pads=[1] * 4),
+        node("DepthToSpace", "a", "d", blocksize=2),
+        node("Relu", "d", "r"),
+        node("Conv", "r v", "c"),
+        node("MaxPool", "c", "p", kernel_shape=[2, 2]),
+        node("DepthToSpace", "p", "y", blocksize=2),
+    ]
+    constants["v"] = random.normal(0, 1, (8, 2, 1, 1)).astype(np.float32)
+    rows = rows_of(saved(model(nodes, constants, {"x": (1, 8, 6, 6)}), tmp_path))
+    assert [(row.kind, row.where) for row in rows.values()] == [
+        ("ConvTranspose", "core"), ("DepthToSpace", "core"), ("Relu", "folded"), ("Conv", "core"),
+        ("MaxPool", "folded"), ("DepthToSpace", "core"),
+    ]  # fmt: skip
+    assert rows["n_y"].why == "convolutions of 1x1 move its channels"
+
+
 def test_kept_nodes_name_the_option(tmp_path: Path) -> None:
     row = rows_of(saved(mixed(), tmp_path), keep=("n_c",))["n_c"]
     assert (row.where, row.remedy) == ("host", "remove it from --keep")

@@ -13,15 +13,18 @@ from mapper.compiler.ir.requantisation import Multiplier, Requantisation
 from mapper.compiler.ir.tensor import Tensor, constant
 
 
-def insert_move(graph: Graph, tensor: Tensor, at: int) -> Tensor:
+def insert_move(
+    graph: Graph, tensor: Tensor, at: int, sources: tuple[str, ...] = ()
+) -> Tensor:  # fmt: skip
     """Insert a 1x1 convolution with ones, which copies a map of numbers; return its result.
 
-    at : position in the list of nodes
+    at : position in the list of nodes; sources : model nodes that it implements; by default those
+        of the node that computes the map
     """
     count, name = tensor.channels, f"{tensor.name}.moved"
     made = tensor.like(name, tensor.shape)
     maker = graph.maker(tensor)
-    sources = maker.sources if maker is not None else (tensor.name,)
+    sources = sources or (maker.sources if maker is not None else (tensor.name,))
     ones = np.eye(count, dtype=np.int64).reshape(count, 1, 1, count)
     conv = op.Conv(Window((1, 1)))
     if tensor.type == "float32":

@@ -26,24 +26,27 @@ EACH = (
     | op.Threshold
 )  # fmt: skip
 """Operators that work per channel, and may run between the layer and DepthToSpace."""
+MOVABLE = ("float32", "int8", "int16")
+"""Types of maps that a convolution can copy."""
 Channels = NDArray[np.int64]
 
 
 def split_phases(graph: Graph, context: Context) -> None:
     """Split the layers; a map that no layer computes alone is read by a layer that only moves it.
 
-    Raises `MapperError` that names a node whose map is of bits and has other users.
+    Raises `MapperError` that names a node whose map holds bits or sums and has other users.
     """
     for node in graph.nodes_of(op.DepthToSpace):
         chain = _chain(graph, node)
         if chain is None:
             data = node.inputs[0]
-            if data.type == "bits":
+            if data.type not in MOVABLE:
                 raise MapperError(
-                    f"{node.label}: moves bits that other nodes read; keep it on the host with "
-                    f"--keep {node.sources[0]}"
+                    f"{node.label}: moves bits or sums that other nodes read; keep it on the host "
+                    f"with --keep {node.sources[0]}"
                 )
-            node.inputs = [insert_move(graph, data, graph.nodes.index(node))]
+            at = graph.nodes.index(node)
+            node.inputs = [insert_move(graph, data, at, node.sources)]
             chain = _chain(graph, node)
             assert chain is not None
         _split(graph, node, chain)

@@ -71,6 +71,7 @@ def small_unet() -> Builder:
 def test_an_enlarged_map_is_stored_once() -> None:
     """The phases are inside the map that is joined to another one: nothing is copied, and the
     activation runs with the layer."""
+    exact(small_unet(), compiled(small_unet(), padding="stored"))
     made = exact(small_unet(), compiled(small_unet()))
     kinds = [[node.kind for node in macro.nodes] for macro in made.compiled.macros]
     assert kinds == [["conv", "requantise"]] * 7

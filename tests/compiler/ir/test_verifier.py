@@ -15,6 +15,8 @@ from mapper.compiler.ir.node import (
     Concat,
     Conv,
     Dense,
+    DepthToSpace,
+    Interleave,
     Node,
     Slice,
     Unfold,
@@ -91,6 +93,13 @@ def joined(graph: Graph) -> None:
     graph.outputs = {}
 
 
+def phases(graph: Graph) -> None:
+    """Interleave the columns of two maps, and lose one."""
+    made = Tensor("z", (1, 2, 3, 4), "int8")
+    graph.nodes[5] = Node(Interleave(1, 2), graph.nodes[5].inputs, [made], ("i",))
+    graph.outputs = {}
+
+
 CASES = {
     "order": (swapped, "reads 'y' before it is computed"),
     "producer": (twice, "computes 'z' again"),
@@ -105,6 +114,9 @@ CASES = {
     "pool": (output(2, shape=(1, 1, 2, 8)), "pool 'p': result (1, 1, 2, 8), expected (1, 2, 2, 8)"),
     "slice": (operator(4, Slice(3, 5)), "slice 'r': result"),
     "unfold": (operator(3, Unfold(2)), "unfold 'l': result"),
+    "spaced": (operator(3, DepthToSpace(1, 2, 4)), "depth_to_space 'l': result"),
+    "phases": (phases, "interleave 'i': result (1, 2, 3, 4), expected (1, 2, 4, 4)"),
+    "lost phase": (lambda graph: (phases(graph), graph.nodes[5].inputs.pop()), "expected ()"),
     "upsample": (operator(3, Upsample()), "upsample 'l': result"),
     "sum": (output(4, shape=(1, 2, 2, 3)), "add 'a': result"),
     "sums": (output(0, type="int8"), "conv 'c': computes int8 from int8"),
