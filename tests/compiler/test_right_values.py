@@ -104,38 +104,38 @@ KERNELS = RANDOM.normal(size=(8, 2, 2, 2)).astype(np.float32)
 PADS = np.array([0, 0, -1, 0, 0, 0, 0, -2])
 
 
-def on_host(name: str, last: object, right: Array, opset: int = 17, **constants: object) -> Case:
+def after_conv(name: str, last: object, right: Array, opset: int = 17, **constants: object) -> Case:
     return Case(name, [CONV, last], {"w": W, **constants}, X, right, 20, opset=opset)
 
 
-HOSTED = [
+AFTER_CONV = [
     # before opset 13 they work on all axes from `axis` on, which is 1 by default
-    on_host("softmax 11", node("Softmax", "a", "y"), softmax(FLAT, 1), 11),
-    on_host("log softmax 11", node("LogSoftmax", "a", "y"), np.log(softmax(FLAT, 1)), 11),
-    on_host("hardmax 11", node("Hardmax", "a", "y"), hardmax(FLAT), 11)._replace(least=5),
-    on_host("softmax 13", node("Softmax", "a", "y", axis=1), softmax(A, 1), 13),
-    on_host(
+    after_conv("softmax 11", node("Softmax", "a", "y"), softmax(FLAT, 1), 11),
+    after_conv("log softmax 11", node("LogSoftmax", "a", "y"), np.log(softmax(FLAT, 1)), 11),
+    after_conv("hardmax 11", node("Hardmax", "a", "y"), hardmax(FLAT), 11)._replace(least=5),
+    after_conv("softmax 13", node("Softmax", "a", "y", axis=1), softmax(A, 1), 13),
+    after_conv(
         "lrn", node("LRN", "a", "y", size=5, alpha=0.5, beta=0.75, bias=1.0),
         A / (1 + 0.1 * neighbours(A, 5)) ** 0.75,
     ),
-    on_host(
+    after_conv(
         "lp 1", node("LpNormalization", "a", "y", axis=1, p=1),
         A / np.abs(A).sum(1, keepdims=True),
     ),
-    on_host(
+    after_conv(
         "transposed, groups", node("ConvTranspose", "a v", "y", strides=[2, 2], group=2),
         spread(A, KERNELS, 2), v=KERNELS,
     ),
-    on_host(
+    after_conv(
         "transposed, shape", node("ConvTranspose", "a v", "y", strides=[2, 2], output_shape=[8, 9]),
         spread(A, KERNELS, 1)[..., 1:], v=KERNELS,
     ),
-    on_host("negative pads", node("Pad", "a p", "y"), A[:, :, 1:, :-2], p=PADS),
-    on_host(
+    after_conv("negative pads", node("Pad", "a p", "y"), A[:, :, 1:, :-2], p=PADS),
+    after_conv(
         "resize 10", node("Resize", "a f", "y", mode="nearest"),
         A.repeat(3, 2).repeat(2, 3), 10, f=np.float32([1, 1, 3, 2]),
     ),
-    on_host(
+    after_conv(
         "upsample 9, linear", node("Upsample", "a f", "y", mode="linear"),
         np.stack([A, (A + np.append(A[..., 1:], A[..., -1:], -1)) / 2], -1).reshape(
             FRAMES, 8, 4, 10
@@ -233,7 +233,7 @@ QUANTISED = [
 
 
 @pytest.mark.parametrize(
-    "case", [*FLOATS, *HOSTED, *CONSTANTS, *QUANTISED], ids=lambda case: case.name
+    "case", [*FLOATS, *AFTER_CONV, *CONSTANTS, *QUANTISED], ids=lambda case: case.name
 )
 def test_results_by_hand(case: Case, tmp_path: Path) -> None:
     """Constants fold into scales and biases: the rounding error is below one step of the sums."""
