@@ -18,7 +18,16 @@ from mapper.compiler.frontend.requantshift import INTEGERS
 from mapper.compiler.frontend.shapes import Shapes, source_of
 from mapper.compiler.frontend.whole import whole_numbers
 from mapper.compiler.ir.graph import Graph, View
-from mapper.compiler.ir.node import ASKED, SHARES, Dequantise, Function, Host, Node, Quantise
+from mapper.compiler.ir.node import (
+    ASKED,
+    SHARES,
+    DepthToSpace,
+    Dequantise,
+    Function,
+    Host,
+    Node,
+    Quantise,
+)
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.quantisation.exact import exact_tails
 from mapper.compiler.quantisation.join import join
@@ -202,16 +211,20 @@ def idle(graph: Graph) -> set[str]:
         ):
             made |= set(node.outputs)
     found: set[str] = set()
+    for_host: set[Tensor] = set()  # maps that only the host reads
     for node in reversed(graph.nodes):
-        users = graph.users(node.output)
-        if isinstance(node.operator, Function) and all(
-            isinstance(one.operator, Host) or one.sources[0] in found for one in users
+        if not all(
+            isinstance(one.operator, Host)
+            or one.sources[0] in found
+            or (isinstance(one.operator, DepthToSpace) and one.output in for_host)
+            for one in graph.users(node.output)
         ):
+            continue
+        for_host.add(node.output)
+        if isinstance(node.operator, Function):
             found |= set(node.sources)
-        if (
-            isinstance(node.operator, SHARES)
-            and (made.issuperset(node.inputs) or computed & set(node.inputs))
-            and all(isinstance(one.operator, Host) or one.sources[0] in found for one in users)
+        if isinstance(node.operator, SHARES) and (
+            made.issuperset(node.inputs) or computed & set(node.inputs)
         ):
             found.add(node.sources[0])
     return found
