@@ -117,27 +117,6 @@ def attention(net: Network, x: Value) -> None:
 
 
 @step(4)
-def transposed(net: Network, x: Value) -> None:
-    """Add a transposed convolution of any kernel, stride and padding."""
-    size, stride = net.choice(1, 2, 3, 4), net.choice(1, 2, 3)
-    pads = [int(n) for n in net.random.integers(0, size, 4)]
-    rows, columns = (
-        (x.shape[2 + at] - 1) * stride + size - pads[at] - pads[2 + at] for at in (0, 1)
-    )
-    if not 1 <= min(rows, columns) <= max(rows, columns) <= 24:
-        raise UnfitError
-    groups = net.choice(1, 1, x.shape[1])
-    outputs = net.choice(1, 2, 5)
-    inputs = [x.name, net.weights(x.shape[1], outputs, size, size)]
-    if net.chance(0.5):
-        inputs.append(net.vector(outputs * groups))
-    net.add(
-        "ConvTranspose", inputs, (1, outputs * groups, rows, columns), kernel_shape=[size] * 2,
-        strides=[stride] * 2, pads=pads, group=groups,
-    )  # fmt: skip
-
-
-@step(4)
 def host_between(net: Network, x: Value) -> None:
     """Add a node between two convolutions."""
     before, made = net.values, [x]

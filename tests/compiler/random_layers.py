@@ -282,10 +282,7 @@ def viewed(net: Network, x: Value) -> None:
         raise UnfitError
 
 
-ELEMENTWISE = ("Tanh", "Sigmoid", "Exp", "Softplus", "Elu", "Abs", "Neg", "HardSigmoid", "Erf")
-
-
-@step(1.5)
+@step(4)
 def transposed(net: Network, x: Value) -> None:
     """Add a transposed convolution, or the channels of a pixel as pixels."""
     _, channels, height, width = x.shape

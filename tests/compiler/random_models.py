@@ -23,7 +23,7 @@ STEPS: tuple[tuple[Step, float], ...] = (
     (layers.pair, 1.5), (layers.with_constant, 1), (layers.normalisation, 1), (layers.join, 1.5),
     (layers.cut, 1), (layers.split, 0.7), (layers.padded, 0.7), (layers.enlarged, 0.6),
     (layers.viewed, 1.5), (layers.hosted, 1), (functions.table, 2.5), (functions.gate, 1),
-    (functions.product, 1), (functions.attention, 0.5), (functions.transposed, 0.5),
+    (functions.product, 1), (functions.attention, 0.5), (layers.transposed, 1),
     (functions.host_between, 1),
 )  # fmt: skip
 """Steps, and how often they are taken relative to others."""
