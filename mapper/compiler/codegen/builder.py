@@ -193,7 +193,8 @@ class ProgramBuilder:
             self.step(control(unit, "DIST", **distances))
 
     def forget_distances(self) -> None:
-        """Mark all distances as unknown at the end of a function: the next one sets them again."""
+        """Mark all distances as unknown at the start of a frame or function: the previous one left
+        its own."""
         if self.shape.multiplier == "dual":
             self._distances = {unit: {} for unit in UNITS}
 

@@ -196,6 +196,7 @@ def steps_of(layers: Layers, records: bytes) -> Emitted:
     """Generate the steps of layers that were read from records."""
     last = {stop for _, stop in layers.functions}
     emitter = Emitter(layers.shape, layers.regions, layers.options, layers.memory)
+    emitter.forget_distances()
     ends = []
     for number, (macro, cut) in enumerate(zip(layers.macros, layers.cuts, strict=True), 1):
         emitter.emit(macro, cut)
