@@ -69,6 +69,7 @@ LEVELS: dict[str, list[str]] = {
         "__main__",
     ],
     "mapper.compiler": [
+        "layer_bits",
         "settings stages log ir",
         "numerics memory",
         "program frontend quantisation",

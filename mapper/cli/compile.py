@@ -50,6 +50,11 @@ tensor or channel (default).
 x=1,3,224,224, or 1,3,224,224. A fixed batch is compiled as one sample if no
 node needs the whole batch.
 
+--bits gives the bits of activations and weights, then exceptions by layer (ONNX
+node, or a pattern of names): 8,conv1=16 or "16,features.*=8"; the last match
+applies. 16 needs a dual NPU. auto means 8, and on a dual NPU 16 for the layers
+that lose most per added cycle, until the result meets the limits.
+
 --calibrate names samples to measure the ranges of a floating-point model: .npz
 (array x, or named as the input; labels in y), .npy, .csv (label, pixels) or a
 folder of images. The ranges are written to DIR/ranges.json, which --calibrate

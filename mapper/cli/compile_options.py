@@ -13,6 +13,7 @@ from mapper.cli.options import (
     flag,
     positive,
 )
+from mapper.compiler.layer_bits import AUTO, BITS
 from mapper.compiler.transforms.switches import BASELINES, CHANGES_NUMBERS, STEPS, SWITCHES
 
 SAMPLES = 100  # default number of calibration samples
@@ -64,16 +65,9 @@ def add_samples(group: argparse._ActionsContainer) -> None:
 
 def add_numbers(group: argparse._ActionsContainer) -> None:
     """Add the options of quantisation."""
-    group.add_argument(
-        "--bits",
-        type=int,
-        default=8,
-        choices=(8, 16),
-        metavar="N",
-        help="8 (default) or 16; 16 needs a dual NPU",
-    )
     add_options(
         group,
+        Option("--bits", "BITS", "8, 16 or auto (default); by layer: 8,conv1=16", _bits, AUTO),
         choice(
             "--scheme", "asym sym", "activations with zero points or not (default: asym)", "asym"
         ),
@@ -209,6 +203,11 @@ def of_floats(options: argparse.Namespace) -> list[str]:
     found = [one.option_strings[0] for one in actions if getattr(options, one.dest) != one.default]
     found += ["--disable bias-correction"] * ("bias-correction" in options.disable)
     return found + ["--samples"] * (options.samples is not None)
+
+
+def _bits(text: str) -> int | str:
+    """Return the value of --bits, which the settings check."""
+    return BITS.get(text, text)
 
 
 def _disabled(text: str) -> tuple[str, ...]:

@@ -267,14 +267,17 @@ def explain_tables(rows: list[NodeRow], title: str) -> list[Table]:
     table = Table(title=text, box=box.SIMPLE, title_justify="left", padding=(0, 1, 0, 0))
     for head, width in (("node", SHOWN), ("operator", 13), ("where", 8), ("why", REASON)):
         table.add_column(head, max_width=width, overflow="fold")
-    for key, some in groupby(rows, lambda row: (row.kind, row.where, row.why, row.by, row.cycles)):
+    mixed = len({row.bits for row in rows if row.bits is not None}) > 1
+    for key, some in groupby(rows, _entries):
         group = list(some)
-        kind, where, why, by, cycles = key
+        kind, where, why, by, cycles, bits = key
         name = _short(group[0].node) if len(group) == 1 else f"{len(group)} nodes"
         if where == "folded" and by is not None:
             why = f"into {_short(by)}: {why}"
         if group[0].remedy and group[0].remedy not in why:
             why = f"{why}; {group[0].remedy}"
+        if mixed and bits is not None and where == "core":
+            why = f"{why}; {bits} bits"
         if cycles is not None:
             why = f"{why}; {cycles:,} host cycles per frame"
         table.add_row(*map(Text, (name, kind, where, why)))
@@ -286,6 +289,11 @@ def explain_tables(rows: list[NodeRow], title: str) -> list[Table]:
         f"{counts['host']} on the host, {counts['vanished']} removed"
     )
     return [table]
+
+
+def _entries(row: NodeRow) -> tuple[str, str, str, str | None, int | None, int | None]:
+    """Return the entries of a row that consecutive nodes may share."""
+    return row.kind, row.where, row.why, row.by, row.cycles, row.bits
 
 
 def _short(name: str) -> str:

@@ -20,6 +20,7 @@ from mapper.compiler.optimise import optimised
 from mapper.compiler.partition.functions import divide
 from mapper.compiler.partition.hostwork import node_cycles
 from mapper.compiler.quantisation.exact import ExactLayers
+from mapper.compiler.quantisation.layer_names import bits_of_layers, require_layers
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.transforms.base import Context
 from mapper.compiler.transforms.floats.constants import CONSTANTS
@@ -44,6 +45,7 @@ class NodeRow(NamedTuple):
     by : the model node that names its macro node, or None
     why : reason as text; remedy : change that would move a host node to a core
     cycles : cycles per frame of a host node between functions of cores, or None
+    bits : bits of a layer of a floating-point model on a core, before layers are raised; or None
     """
 
     node: str
@@ -54,6 +56,7 @@ class NodeRow(NamedTuple):
     why: str
     remedy: str | None = None
     cycles: int | None = None
+    bits: int | None = None
 
 
 def explain(
@@ -63,11 +66,14 @@ def explain(
 
     per_cycle : numbers that the host computes per cycle of the cores
     """
+    bits: dict[str, int] = {}
     if model.quantised:
         graph = built(model, settings.keep, CONSTANTS.name not in settings.off)
         optimise_quantised(graph, settings.off)
     else:
         graph = optimised(model, settings.keep, settings.off)
+        require_layers(settings.layer_bits, graph, [part.name for part in model.parts])
+        bits = bits_of_layers(graph, settings.layer_bits)
         _drop_scales(graph)
     split_phases(graph, Context())
     flatten_rest(graph, Context())
@@ -88,6 +94,9 @@ def explain(
             for name, row in found.items():
                 if repr(name) in line and row.where == "core":
                     found[name] = row._replace(why=f"{row.why}; {line.split(': ', 1)[-1]}")
+    for name, row in found.items():
+        if name in bits:
+            found[name] = row._replace(bits=bits[name])
     return [found.get(part.name) or _vanished(part.name, part.kind, part.role, graph)
             for part in model.parts]  # fmt: skip
 

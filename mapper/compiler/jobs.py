@@ -118,8 +118,8 @@ def require_core(shape: NpuShape, settings: CompileSettings) -> None:
             f"--few-channels core needs a window unit, which {shape.name} does not have; use "
             f"auto or host, or --npu with one of {names}"
         )
-    if settings.bits == 16:
-        require_dual(shape, "--bits 16", UsageError)
+    if settings.layer_bits.has_16:
+        require_dual(shape, f"--bits {settings.bits}", UsageError)
     if settings.dual in ("pixels", "kernels"):
         require_dual(shape, f"--dual {settings.dual}", UsageError)
 

@@ -7,6 +7,8 @@ tiles and instructions -> host memory -> cycles; `mapper.compiler.output` writes
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
+from functools import partial
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
@@ -31,15 +33,22 @@ from mapper.compiler.partition.hostplan import plan_host
 from mapper.compiler.partition.packing import in_parts
 from mapper.compiler.program.presets import Preloaded
 from mapper.compiler.quantisation.exact import ExactLayers
+from mapper.compiler.quantisation.layer_names import require_layers
 from mapper.compiler.quantisation.losses import LayerLoss, layer_losses
 from mapper.compiler.quantisation.ranges import RangesFile
 from mapper.compiler.quantisation.rest import is_in_part
 from mapper.compiler.quantisation.score import Limits
-from mapper.compiler.quantisation.verify import Verified, request_of, verified
+from mapper.compiler.quantisation.verify import (
+    MOST_RAISED,
+    Verified,
+    raised_note,
+    request_of,
+    verified,
+)
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.stages import stage
 from mapper.compiler.tiling.packing import PackingCycles, packing_cost
-from mapper.compiler.transforms.base import Context
+from mapper.compiler.transforms.base import Context, added_by_16_bits
 from mapper.compiler.transforms.floats.constants import CONSTANTS
 from mapper.compiler.transforms.registry import optimise_quantised
 from mapper.errors import DoesNotFitError, MapperError
@@ -155,21 +164,25 @@ def _quantised(
     Raises `DoesNotFitError` before calibration if maps fit no core.
     """
     shape, chip = where
+    bits, request = settings.layer_bits, request_of(settings)
+    if bits.raises and shape.multiplier == "dual":
+        added = partial(added_by_16_bits, shape=shape)
+        request = replace(request, most_raised=MOST_RAISED, added=added)
     calibration = calibration_of(model, samples, settings)
     beside = None if test is None else dataset(model, test)
 
     def source_of(kept: Collection[str]) -> Graph:
         source = optimised(model, kept, settings.off, Context(shape, log=log))
+        require_layers(bits, source, [part.name for part in model.parts])
         require_room(source, shape, settings, chip)
         log.notes += source.notes + ExactLayers(source).notes()
         return source
 
     found = verified(
-        source_of, calibration, request_of(settings, shape.multiplier == "dual"),
-        Limits(settings.max_loss, settings.min_signal), beside,
+        source_of, calibration, request, Limits(settings.max_loss, settings.min_signal), beside,
     )  # fmt: skip
     best, losses = found.best, []
-    log.notes += best.notes + left_out(found, calibration, settings)
+    log.notes += best.notes + raised_note(found) + left_out(found, calibration, settings)
     seen = beside if isinstance(calibration, RangesFile) else calibration
     if seen is not None and not is_in_part(best.source):
         with stage("verify"):

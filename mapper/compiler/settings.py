@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from mapper.compiler.layer_bits import AUTO, LayerBits
 from mapper.errors import UsageError
 
 Scheme = Literal["asym", "sym"]
@@ -32,7 +33,7 @@ class CompileSettings:
     keep : ONNX nodes that stay on the host
     max_loss, min_signal : limits of the verification, in points and dB
     rounding : rounding of shifts; zero_point : added after the shift, or in the bias
-    bits : bits of stored integers; 16 needs a core with a dual multiplier
+    bits : bits of activations and weights, as in `--bits`; 16 needs a core with a dual multiplier
     bias : initial value of sums, or added by the ALU; dual : operands of paired products
     reuse : whether maps with disjoint lifetimes share memory
     padding : whether loads pad maps, or padding is stored around them
@@ -62,7 +63,7 @@ class CompileSettings:
     rounding: Literal["away", "up", "even"] = "away"
     zero_point: Literal["shift", "bias"] = "shift"
     reuse: bool = True
-    bits: Literal[8, 16] = 8
+    bits: int | str = AUTO
     bias: Literal["init", "alu"] = "init"
     dual: Dual = "auto"
     schedule: Schedule = "search"
@@ -78,6 +79,7 @@ class CompileSettings:
     off: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        LayerBits.parse(self.bits)
         if not 0.1 <= self.headroom <= 10:
             raise UsageError(f"--headroom is {self.headroom:g}; give a number from 0.1 to 10")
         if not 0 <= self.max_loss <= 100:
@@ -89,6 +91,10 @@ class CompileSettings:
         if self.first_tile is not None and min(self.first_tile) < 1:
             sizes = "x".join(map(str, self.first_tile))
             raise UsageError(f"--first-tile is {sizes}; give columns and rows of at least 1")
+
+    @property
+    def layer_bits(self) -> LayerBits:
+        return LayerBits.parse(self.bits)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

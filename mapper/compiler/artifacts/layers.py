@@ -66,6 +66,7 @@ def layer_row(macro: Macro, part: Span, region: Region | None, run: ProgramRun) 
         "nodes": list(macro.sources),
         "operators": [node.kind for node in macro.nodes],
         "shape": list(output.shape),
+        "bits": macro.bits,
         "scale": output.scale,
         "zero_point": output.zero_point,
         "products": products(macro),

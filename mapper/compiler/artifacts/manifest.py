@@ -258,20 +258,24 @@ def _layers(compiled: Compiled) -> list[dict[str, Any]]:
     """Return the stored maps of each macro node; joined maps follow their last part. Interleaved
     maps are values of the model, their parts are not.
 
+    bits : bits of the integers that the macro node reads
     end : for each core, the end of the instructions for it or earlier layers
     """
     ends: dict[Tensor, tuple[int, int]] = {}  # function, and macro node
     sources: dict[Tensor, tuple[str, ...]] = {}
+    bits: dict[Tensor, int] = {}
     for number, one in enumerate(compiled.partition.functions):
         ends |= dict.fromkeys(one.inputs, (number, one.first - 1))
         for at in range(one.first, one.stop):
             for tensor in compiled.macros[at].outputs:
                 ends[tensor] = number, at
                 sources[tensor] = compiled.macros[at].sources
+                bits[tensor] = compiled.macros[at].bits
     for node in compiled.graph.nodes:
         if isinstance(node.operator, JOINS):
             ends[node.output] = max(ends.get(tensor, (0, -1)) for tensor in node.inputs)
             sources[node.output] = node.sources
+            bits[node.output] = node.output.bits
         if isinstance(node.operator, Interleave):
             made = [sources.pop(tensor, ()) for tensor in node.inputs]
             sources[node.output] = tuple(dict.fromkeys([*node.sources, *itertools.chain(*made)]))
@@ -279,6 +283,7 @@ def _layers(compiled: Compiled) -> list[dict[str, Any]]:
         {
             "map": tensor.name,
             "nodes": list(names),
+            "bits": bits[tensor],
             "function": ends[tensor][0],
             "end": _ends(compiled, *ends[tensor]),
         }

@@ -59,6 +59,11 @@ class Macro:
         ]
 
     @property
+    def bits(self) -> int:
+        """Bits of the stored integers that it reads; of several maps the most."""
+        return max(tensor.bits for tensor in self.inputs)
+
+    @property
     def sources(self) -> tuple[str, ...]:
         """Names of the model nodes that it implements."""
         return tuple(dict.fromkeys(name for node in self.nodes for name in node.sources))

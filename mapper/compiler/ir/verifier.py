@@ -204,7 +204,7 @@ def _types(node: Node) -> Iterator[str]:
                     yield f"moves {_stored(one)} to {_stored(made)}"
         case op.Lookup(entries):
             sizes = {"int8": op.PAGES, "int16": op.PAGES + 1}
-            if data.type != made.type or len(entries) != sizes.get(data.type):
+            if made.type not in sizes or len(entries) != sizes.get(data.type):
                 yield f"looks up {data.type} in {len(entries)} entries of {made.type}"
             elif entries.min() < made.low or entries.max() > made.high:
                 yield f"has entries outside {made.type}"

@@ -44,7 +44,7 @@ from mapper.compiler.quantisation.layers import (
 )
 from mapper.compiler.quantisation.parameters import Precision, Scaling, quantised_weights
 from mapper.compiler.quantisation.ranges import Ends, Range
-from mapper.compiler.quantisation.scales import ScalePlan, is_mean
+from mapper.compiler.quantisation.scales import ScalePlan, is_mean, maps_of
 from mapper.errors import MapperError
 
 
@@ -58,6 +58,7 @@ class Converter(ScalePlan):
         super().__init__(graph, precision)
         self.made = Graph()
         self.stored: dict[Tensor, Tensor] = {}
+        self.copies: dict[Tensor, Tensor] = {}
         self.layers: list[WeightLayer] = []
         self.notes: list[str] = []
 
@@ -65,7 +66,7 @@ class Converter(ScalePlan):
         """Return the integer graph; raise `MapperError` that names a layer that cannot be
         converted.
         """
-        scales = self.scalings(ranges)
+        scales = self.scalings(self.with_copies(ranges))
         for name, view in self.source.inputs.items():
             if view.tensor in self.exact.hosted:
                 self.made.inputs[name] = view
@@ -77,10 +78,9 @@ class Converter(ScalePlan):
             if isinstance(node.operator, op.Host):
                 self._host(node, scales)
             elif id(node) in own:
-                follower = self.covered[id(node)]
+                self._narrow(node, scales)
                 result = self._stored_result(node, scales)
-                sources = node.sources + (follower.sources if follower else ())
-                self._convert(node, follower, result, sources)
+                self._convert(node, self.covered[id(node)], result, self.sources(node))
         self.made.outputs = {name: self._view(view) for name, view in self.source.outputs.items()}
         return self.made
 
@@ -105,6 +105,28 @@ class Converter(ScalePlan):
         self.stored[tensor] = made
         return made
 
+    def _narrow(self, node: Node, scales: dict[Tensor, Scaling]) -> None:
+        """Add copies in 8 bits of the maps of 16 bits that a layer of 8 bits reads."""
+        for tensor in maps_of(node):
+            copy = self.narrowed.get(tensor)
+            if copy is None or copy in self.copies or not self._reads_copies(node):
+                continue
+            data = self.stored[tensor]
+            made = self.copies[copy] = Tensor(
+                copy.name, copy.shape, "int8", *scales[copy], stored=True
+            )
+            bounds, rounding = (made.low, made.high), self.precision.rounding
+            maker = self.source.maker(tensor)
+            sources = node.sources if maker is None else maker.sources
+            self.made.nodes.append(requantised(data, made, bounds, sources, rounding))
+
+    def _given(self, node: Node) -> list[Tensor]:
+        """Return the stored integers that a node reads."""
+        maps = maps_of(node)
+        if self._reads_copies(node):
+            maps = [self.narrowed.get(tensor, tensor) for tensor in maps]
+        return [self.copies.get(tensor) or self.stored[tensor] for tensor in maps]
+
     def _view(self, view: View) -> View:
         """Return a view of stored integers, or of real numbers that the host computed."""
         if self.source.maker(view.tensor, op.Host) is not None:
@@ -128,7 +150,7 @@ class Converter(ScalePlan):
         if self._exact(node, result, sources):
             return
         low, high = bounds_of(follower, result)
-        inputs = [self.stored[tensor] for tensor in node.inputs if tensor.value is None]
+        inputs = self._given(node)
         if isinstance(node.operator, op.Conv | op.Dense):
             self._conv(node, follower, result, sources)
         elif isinstance(node.operator, op.Add):
@@ -178,7 +200,7 @@ class Converter(ScalePlan):
     def _exact(self, node: Node, result: Tensor, sources: tuple[str, ...]) -> bool:
         """Convert a node that makes signs, or sums of levels; return whether it was one."""
         if isinstance(node.operator, op.Sign | op.Levels):
-            data = self.stored[node.inputs[0]]
+            data = self._given(node)[0]
             if data.type == "float32":
                 taken = [data, *node.inputs[1:]]
                 self.made.nodes.append(Node(op.Quantise(node.operator), taken, [result], sources))
@@ -190,7 +212,7 @@ class Converter(ScalePlan):
         chain, found = self.exact.chains.get(id(node)), self.exact.kernels(node)
         if chain is None and (found is None or slope_of(self.covered[id(node)]) is not None):
             return False
-        data, weights = self.stored[node.inputs[0]], finite_weights(node)
+        data, weights = self._given(node)[0], finite_weights(node)
         if found is None:
             stored, scales = quantised_weights(weights, data.bits, self.precision.per_channel)
             found = stored, scales.astype(np.float64)
@@ -247,7 +269,7 @@ class Converter(ScalePlan):
     def _conv(
         self, node: Node, follower: Node | None, result: Tensor, sources: tuple[str, ...]
     ) -> None:
-        data = self.stored[node.inputs[0]]
+        data = self._given(node)[0]
         weights, bits = finite_weights(node), data.bits
         stored, scales = quantised_weights(weights, bits, self.precision.per_channel)
         bias = real_bias(node)

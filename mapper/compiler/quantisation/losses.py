@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import Host, Node, Quantise
+from mapper.compiler.ir.node import Host, Node, Quantise, Requantise
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.numerics.execute import Data, batches, run_chain, run_graph
 from mapper.compiler.numerics.formulas import dequantise, quantise
@@ -79,7 +79,7 @@ def layer_losses(
     stored : for each tensor of `source` that has integers, the tensor of `made`
     feeds : float32 samples of the inputs of `source`
     """
-    layers = list(_layers(made, stored))
+    layers, copies = list(_layers(made, stored)), _copies(made, stored)
     own = [Signal() for _ in layers]
     accumulated = [Signal() for _ in layers]
     outside = np.zeros(len(layers))
@@ -90,6 +90,7 @@ def layer_losses(
             made, stored_feeds(some, stored), INTEGER, [layer.stored for layer in layers]
         )
         alone = {stored[tensor]: data for tensor, data in real.items()}
+        alone |= {copy: alone[one] for one, copy in copies}
         for at, layer in enumerate(layers):
             tensor = layer.stored
             exact = real[layer.real]
@@ -126,6 +127,16 @@ def _layers(made: Graph, stored: Mapping[Tensor, Tensor]) -> Iterator[_Layer]:
         if node.output in real:
             yield _Layer(nodes, node.output, real[node.output])
             nodes = []
+
+
+def _copies(made: Graph, stored: Mapping[Tensor, Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """Return the stored maps that have a copy in other integers, and their copies."""
+    known = set(stored.values())
+    return [
+        (node.inputs[0], node.output)
+        for node in made.nodes_of(Requantise)
+        if node.inputs[0] in known and node.output not in known
+    ]
 
 
 def _alone(layer: _Layer, real: Mapping[Tensor, Data]) -> Data:

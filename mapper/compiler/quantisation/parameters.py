@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mapper.compiler.ir.requantisation import Rounding
+from mapper.compiler.layer_bits import Bits, Rule, rule_of
 from mapper.compiler.settings import Scheme
 
 SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
@@ -22,20 +24,32 @@ LEAST_SCALE = float(np.finfo(np.float32).tiny) * 2**30
 class Precision:
     """Storage of numbers.
 
+    bits, rules : bits of a layer without a rule, and bits by layer name, see `LayerBits`
     headroom : multiplies the headroom of inner tensors and of outputs
     rounding : rounding of all shifts
     zero_point : added after the "shift", or in the "bias" of layers that have one and no leaky
         activation, which needs sums without it
-    wide : ONNX nodes whose maps, results and weights have 16 bits where others have 8
+    raised : ONNX nodes of layers that the verification loop raised to 16 bits
     """
 
-    bits: int = 8
+    bits: Bits = 8
     scheme: Scheme = "asym"
     per_channel: bool = True
     headroom: float = 1.0
     rounding: Rounding = "away"
     zero_point: Literal["shift", "bias"] = "shift"
-    wide: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    raised: tuple[str, ...] = ()
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether layers may differ in bits."""
+        return bool(self.rules or self.raised)
+
+    def of_layer(self, names: Collection[str]) -> Bits:
+        """Return the bits of a layer, given by its ONNX nodes."""
+        raised = not set(names).isdisjoint(self.raised)
+        return 16 if raised else rule_of(self.rules, names) or self.bits
 
 
 class Scaling(NamedTuple):

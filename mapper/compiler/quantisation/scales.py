@@ -4,6 +4,7 @@ scales."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.ir.term import Term
+from mapper.compiler.layer_bits import Bits
 from mapper.compiler.numerics.functions import value_of
 from mapper.compiler.quantisation.exact import ExactLayers
 from mapper.compiler.quantisation.parameters import HEADROOM, Precision, Scaling, scaling
@@ -20,6 +22,16 @@ from mapper.compiler.quantisation.ranges import Ends, Range
 
 SAMPLES = 4097  # of a function over the range of its input
 COMPUTES = (op.Conv, op.Dense, op.Add, op.Product)
+COMPUTES_8 = (op.Conv, op.Dense, op.Product, op.Function)
+"""Operators whose precision is the precision of their inputs."""
+NARROWED = ".narrowed"
+"""Suffix of names of copies in 8 bits."""
+AnyRange = TypeVar("AnyRange", bound=Range | Ends)
+
+
+def maps_of(node: Node) -> list[Tensor]:
+    """Return the inputs of a node that are no constants."""
+    return [tensor for tensor in node.inputs if tensor.value is None]
 
 
 def is_mean(node: Node) -> bool:
@@ -33,6 +45,7 @@ class ScalePlan:
     covered : by id of each node, the activation that is part of its requantisation, or None
     members : for each tensor, the tensors that share its scale
     wide : tensors of 16 bits where others have 8
+    narrowed : for tensors of 16 bits that layers of 8 bits also read, their copies in 8 bits
     """
 
     def __init__(self, graph: Graph, precision: Precision) -> None:
@@ -42,6 +55,7 @@ class ScalePlan:
         self.covered = {id(node): self._activation(node) for node in graph.nodes}
         self.members = self._sharing()
         self.wide = self._wide()
+        self.narrowed = self._narrowed()
 
     def quantised_tensors(self) -> list[Tensor]:
         """Return the tensors of the floating-point graph whose ranges are needed."""
@@ -110,24 +124,75 @@ class ScalePlan:
                             group[one] = merged
         return group
 
+    def layer_bits(self, node: Node) -> int:
+        """Return the bits of the activations and weights of a layer."""
+        return self.precision.of_layer(self.sources(node))
+
+    def raisable(self) -> list[Node]:
+        """Return the layers whose results 16 bits would change: they compute, from maps whose
+        scales are free."""
+        return [
+            node
+            for node in self.own_nodes()
+            if (isinstance(node.operator, (*COMPUTES, op.Function)) or is_mean(node))
+            and not self.exact.scales.keys() >= set(maps_of(node))
+        ]
+
+    def sources(self, node: Node) -> tuple[str, ...]:
+        """Return the ONNX nodes of a layer and of its activation."""
+        follower = self.covered[id(node)]
+        return node.sources + (follower.sources if follower else ())
+
     def _wide(self) -> set[Tensor]:
-        """Return the tensors of 16 bits: inputs and results of wide nodes, and tensors of the same
-        scale.
+        """Return the tensors of 16 bits: inputs of layers of 16 bits, their results that leave the
+        cores, and tensors of the same scale.
+
+        Other results of these layers have 8 bits, as their readers require: the requantisation of
+        the layer converts them.
         """
+        if not self.precision.is_mixed:
+            return set()
+        leaving = {view.tensor for view in self.source.outputs.values()}
+        leaving |= {tensor for node in self.source.nodes_of(op.Host) for tensor in node.inputs}
         found: set[Tensor] = set()
         for node in self.own_nodes():
-            follower = self.covered[id(node)]
-            sources = node.sources + (follower.sources if follower else ())
-            if not set(sources) & set(self.precision.wide):
+            if self.layer_bits(node) == 8:
                 continue
-            maps = [tensor for tensor in node.inputs if tensor.value is None]
-            for tensor in (*maps, self.result(node)):
+            for tensor in maps_of(node):
                 found |= set(self.members.get(tensor, [tensor]))
+            made = set(self.members[self.result(node)])
+            if made & leaving:
+                found |= made
+        return found - self.exact.scales.keys()
+
+    def _narrowed(self) -> dict[Tensor, Tensor]:
+        """Return, for each tensor of 16 bits that layers of 8 bits read, a tensor for its copy in 8
+        bits.
+
+        Nodes that move numbers keep their bits, and sums of two maps accept both.
+        """
+        found: dict[Tensor, Tensor] = {}
+        for node in self.own_nodes():
+            if self._reads_copies(node):
+                for tensor in maps_of(node):
+                    if tensor in self.wide and tensor not in found:
+                        found[tensor] = Tensor(f"{tensor.name}{NARROWED}", tensor.shape)
         return found
 
-    def bits_of(self, tensor: Tensor) -> int:
+    def _reads_copies(self, node: Node) -> bool:
+        """Return whether a layer reads maps of 16 bits as copies in 8 bits."""
+        return isinstance(node.operator, COMPUTES_8) and self.layer_bits(node) == 8
+
+    def with_copies(self, ranges: Mapping[Tensor, AnyRange]) -> dict[Tensor, AnyRange]:
+        """Return ranges, also of copies in 8 bits."""
+        copied = {copy: ranges[one] for one, copy in self.narrowed.items() if one in ranges}
+        return {**copied, **ranges}
+
+    def bits_of(self, tensor: Tensor) -> Bits:
         """Return the bits of the stored integers of a tensor."""
-        return 16 if tensor in self.wide else self.precision.bits
+        if self.precision.is_mixed:
+            return 16 if tensor in self.wide else 8
+        return self.precision.bits
 
     def scalings(self, ranges: Mapping[Tensor, Range | Ends]) -> dict[Tensor, Scaling]:
         """Return the scaling of each tensor with a range.

@@ -135,6 +135,7 @@ def quantise_graph(
         return _rest_quantised(source, ranges, precision, method)
     converter = Converter(source, precision)
     ends: dict[Tensor, Range | Ends] = {}
+    ranges = converter.with_copies(ranges)
     for bits in (8, 16):
         some = {one: ranges[one] for one in ranges if converter.bits_of(one) == bits}
         how = "minmax" if bits > precision.bits and method == "entropy" else method
@@ -151,8 +152,8 @@ def _rest_quantised(
     source: Graph, ranges: dict[Tensor, Range], precision: Precision, method: Method
 ) -> Quantised:
     """Return the integer graph of a partly quantised model; its biases are not corrected."""
-    if precision.bits != 8 or precision.wide:
-        raise MapperError("the model is partly quantised, in 8 bits; omit --bits 16")
+    if precision.bits != 8 or precision.is_mixed:
+        raise MapperError("the model is partly quantised, in 8 bits; omit --bits")
     rest = Rest(source, precision)
     made = rest.convert(chosen_ends(ranges, method, 8, precision.scheme))
     note = (

@@ -1,8 +1,12 @@
 """Verification loop: quantise a network in several ways until one is accurate enough.
 
 Tried in this order: the requested method, or minmax and then percentile, mse and entropy; scales
-per channel if they were per tensor; the worst layers in 16 bits, one by one, where cores support
-it; the worst layers on the host, one by one. The best attempt is kept.
+per channel if they were per tensor; layers in 16 bits, one by one, where cores support it and
+`--bits` does not fix them; the worst layers on the host, one by one. The best attempt is kept.
+
+The next layer in 16 bits is the one that loses most per added cycle. Losses of layers add up: 1 /
+SQNR of the network is about the sum of 1 / SQNR of its layers, as powers. Lin, Talathi and
+Annapureddy, Fixed Point Quantization of Deep Convolutional Networks, ICML 2016, equation 12.
 """
 
 from __future__ import annotations
@@ -12,14 +16,16 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal, NamedTuple
 
-import numpy as np
-
 from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.quantisation.losses import LayerLoss, layer_losses
+from mapper.compiler.layer_bits import BITS, rule_of
+from mapper.compiler.quantisation.losses import layer_losses
 from mapper.compiler.quantisation.methods import METHODS
 from mapper.compiler.quantisation.parameters import SCHEMES, Precision
 from mapper.compiler.quantisation.ranges import Range, RangesFile
+from mapper.compiler.quantisation.rest import is_in_part
+from mapper.compiler.quantisation.scales import ScalePlan
 from mapper.compiler.quantisation.score import (
     Dataset,
     Limits,
@@ -33,7 +39,8 @@ from mapper.compiler.settings import CompileSettings, Method, Scheme
 from mapper.compiler.stages import stage
 
 MOST_KEPT = 4  # layers that the loop may move to the host
-MOST_WIDE = 8  # layers that the loop may store in 16 bits
+MOST_SHOWN = 6  # raised layers in a note
+MOST_RAISED = 16  # layers that the loop may raise to 16 bits
 
 Build = Callable[[Collection[str]], Graph]
 """Builds a floating-point graph, after its passes, with some ONNX nodes on the host."""
@@ -42,7 +49,7 @@ Build = Callable[[Collection[str]], Graph]
 class Attempt(NamedTuple):
     """A row of the report: settings and score of an attempt.
 
-    wide : ONNX nodes in 16 bits; kept : ONNX nodes on the host
+    wide : an ONNX node of each layer raised to 16 bits; kept : ONNX nodes on the host
     """
 
     method: Method
@@ -80,7 +87,8 @@ class QuantiseRequest:
 
     method : None tries all of them; kept : ONNX nodes on the host
     most_kept : layers that the loop may additionally move to the host
-    most_wide : layers that it may store in 16 bits
+    most_raised : layers that it may raise to 16 bits
+    added : returns the cycles that 16 bits add to a layer of the floating-point graph
     """
 
     precision: Precision
@@ -88,18 +96,21 @@ class QuantiseRequest:
     correct: bool = True
     kept: tuple[str, ...] = ()
     most_kept: int = MOST_KEPT
-    most_wide: int = 0
+    most_raised: int = 0
+    added: Callable[[Node], float] = lambda _: 1.0
 
 
-def request_of(settings: CompileSettings, dual: bool = False) -> QuantiseRequest:
-    """Return the start settings of a compilation; dual : whether cores support 16 bits"""
+def request_of(settings: CompileSettings) -> QuantiseRequest:
+    """Return the start settings of a compilation; the loop raises no layer to 16 bits."""
+    bits = settings.layer_bits
     precision = Precision(
-        settings.bits,
+        bits.default,
         settings.scheme,
         settings.per == "channel",
         settings.headroom,
         settings.rounding,
         settings.zero_point,
+        bits.rules,
     )
     return QuantiseRequest(
         precision,
@@ -107,7 +118,6 @@ def request_of(settings: CompileSettings, dual: bool = False) -> QuantiseRequest
         settings.bias_correction,
         settings.keep,
         most_kept=0,
-        most_wide=MOST_WIDE if dual else 0,
     )
 
 
@@ -139,7 +149,9 @@ def verified(
     attempts: list[Attempt] = []
     best: Quantised | None = None
     number = 0
-    tries = _tries(request, lambda: _worst(best, test), lambda: attempts[number])
+    tries = _tries(
+        request, lambda raised: _ranked(best, test, request, raised), lambda: attempts[number]
+    )
     for method, precision, kept in tries:
         if kept not in sources:
             sources[kept] = _measured(build, calibration, precision, kept)
@@ -150,7 +162,7 @@ def verified(
             score = scored(made, test)
         attempt = Attempt(
             method, "channel" if precision.per_channel else "tensor", precision.bits, kept, score,
-            score.reaches(limits), precision.wide,
+            score.reaches(limits), precision.raised,
         )  # fmt: skip
         attempts.append(attempt)
         on_attempt(attempt)
@@ -173,10 +185,14 @@ def _measured(
 
 def _tries(
     request: QuantiseRequest,
-    worst: Callable[[], list[tuple[str, ...]]],
+    ranked: Callable[[bool], list[tuple[str, ...]]],
     best: Callable[[], Attempt],
 ) -> Iterator[tuple[Method, Precision, tuple[str, ...]]]:
-    """Yield the settings to try; later ones build on the best earlier attempt."""
+    """Yield the settings to try; later ones build on the best earlier attempt.
+
+    ranked : returns the layers of the best attempt, largest loss first; True: per added cycle, of
+        layers that may be raised to 16 bits
+    """
     precision = request.precision
     methods = METHODS if request.method is None else (request.method,)
     for method in methods:
@@ -188,31 +204,57 @@ def _tries(
         yield best().method, precision, request.kept
     precision = replace(precision, per_channel=best().per == "channel")
     method, kept = best().method, request.kept
-    if precision.bits == 8:
-        for names in worst()[: request.most_wide]:
-            more = (name for name in names if name not in precision.wide)
-            precision = replace(precision, wide=(*precision.wide, *more))
-            yield method, precision, kept
-    precision = replace(precision, wide=best().wide)
-    for names in worst()[: request.most_kept]:
+    for _ in range(request.most_raised):
+        layers = [one for one in ranked(True) if precision.of_layer(one) == 8]
+        if not layers:
+            break
+        precision = replace(precision, raised=(*precision.raised, layers[0][0]))
+        yield method, precision, kept
+    precision = replace(precision, raised=best().wide)
+    layers = ranked(False) if request.most_kept else []
+    for names in layers[: request.most_kept]:
         kept = (*kept, *(name for name in names if name not in kept))
         yield method, precision, kept
 
 
-def _worst(made: Quantised | None, test: Dataset) -> list[tuple[str, ...]]:
-    """Return the ONNX nodes of layers with weights, lowest own SQNR first."""
+def _ranked(
+    made: Quantised | None, test: Dataset, request: QuantiseRequest, raised: bool
+) -> list[tuple[str, ...]]:
+    """Return the ONNX nodes of layers with a loss: those with weights, lowest own SQNR first; or
+    those that 16 bits change and no rule fixes, largest loss per added cycle first."""
     assert made is not None
-    if not made.layers:
-        return []  # a partly quantised model
+    if is_in_part(made.source):
+        return []
     losses = layer_losses(made.source, made.graph, made.stored, test.of(made.source))
-    own = {loss.tensor: loss for loss in losses}
-    layers = [layer for layer in made.layers if own[layer.result.name].own is not None]
-    layers.sort(key=lambda layer: _decibels(own[layer.result.name]))
-    return [layer.conv.sources for layer in layers]
+    own = {loss.tensor: loss.own for loss in losses if loss.own is not None}
+    if not raised:
+        layers = [layer for layer in made.layers if layer.result.name in own]
+        layers.sort(key=lambda layer: own[layer.result.name])
+        return [layer.conv.sources for layer in layers]
+    plan = ScalePlan(made.source, request.precision)
+    found = []
+    for node in plan.raisable():
+        names, result = plan.sources(node), made.stored[plan.result(node)].name
+        if result in own and rule_of(request.precision.rules, names) is None:
+            loss = 10.0 ** (-own[result] / 10)
+            found.append((-loss / request.added(node), names))
+    return [names for _, names in sorted(found, key=lambda one: one[0])]
 
 
-def _decibels(loss: LayerLoss) -> float:
-    return np.inf if loss.own is None else loss.own
+def raised_note(found: Verified) -> list[str]:
+    """Return a note on the layers that the loop raised to 16 bits; empty if there are none."""
+    if not found.attempts or not (best := found.attempts[found.number]).wide:
+        return []
+    before = [one for one in found.attempts if not one.wide and one.method == best.method][-1]
+    names, more = best.wide[:MOST_SHOWN], len(best.wide) - MOST_SHOWN
+    return [
+        f"raised to 16 bits: {', '.join(names)}{f' and {more} more' if more > 0 else ''} (SQNR "
+        f"{_text(before.score.signal)} before, {_text(best.score.signal)} after)"
+    ]
+
+
+def _text(signal: float | None) -> str:
+    return "without error" if signal is None else f"{signal:.1f} dB"
 
 
 class Compared(NamedTuple):
@@ -236,10 +278,10 @@ def compared(
     ranges = calibration.ranges(source, tensors_to_measure(source, request.precision))
     samples = calibration if isinstance(calibration, Dataset) else None
     rows = []
-    for bits, scheme, method in product((8, 16), SCHEMES, METHODS):
+    for bits, scheme, method in product(BITS.values(), SCHEMES, METHODS):
         if method == "entropy" and bits > 8:
             continue
-        precision = replace(request.precision, bits=bits, scheme=scheme)
+        precision = replace(request.precision, bits=bits, rules=(), scheme=scheme)
         correcting = samples if request.correct else None
         made = quantise_graph(source, ranges, correcting, precision, method)
         rows.append(Compared(bits, scheme, method, scored(made, test)))

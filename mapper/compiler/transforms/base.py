@@ -159,6 +159,14 @@ def calls(node: Node, shape: NpuShape) -> int:
     return pixels * blocks_of(taken * groups, shape.columns)
 
 
+def added_by_16_bits(node: Node, shape: NpuShape) -> float:
+    """Return the cycles that 16 bits add to a layer of 8 bits on a dual core: matrix calls that are
+    no pairs, or a second vector of each part of its maps."""
+    maps = [one for one in (*node.inputs, node.output) if one.value is None]
+    moved = max(vectors(one, shape) for one in maps)
+    return max(moved, calls(node, shape) / 2 if isinstance(node.operator, Conv | Dense) else 0)
+
+
 def of_each_channel(tensor: Tensor, made: Tensor, shape: NpuShape) -> Taken:
     """Return the cost of a node as a depthwise 1x1 convolution.
 

@@ -181,7 +181,7 @@ def _share(used: int, capacity: int) -> Cell:
 def _layers(report: dict[str, Any]) -> Table:
     """Return placement, tiling and cycles of each layer."""
     heads = (
-        "Layer", "Operators", "Core", "Map", "Tiles", "Largest tile", "Order", "Products",
+        "Layer", "Operators", "Bits", "Core", "Map", "Tiles", "Largest tile", "Order", "Products",
         "Matrix calls", "Cycles",
     )  # fmt: skip
     rows = []
@@ -191,6 +191,7 @@ def _layers(report: dict[str, Any]) -> Table:
             (
                 _layer_head(number, layer),
                 Cell(", ".join(layer["operators"])),
+                Cell(layer.get("bits")),
                 Cell("{}, {}".format(*layer["core"])),
                 Cell("{} x {} x {}".format(*layer["shape"][1:])),
                 Cell(tile["count"]),

@@ -73,6 +73,7 @@ class Layer(Struct):
     bytes_stored: Whole
     vectors: Whole
     instructions: dict[str, Whole]
+    bits: Whole | UnsetType = UNSET
 
 
 class HostNode(Struct):

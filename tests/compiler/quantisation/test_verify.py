@@ -120,7 +120,7 @@ def test_c01_the_worst_layers_get_16_bits_one_by_one(tmp_path: Path) -> None:
 
     Maps around these layers also have 16 bits.
     """
-    request = QuantiseRequest(PRECISION, "minmax", most_kept=1, most_wide=2)
+    request = QuantiseRequest(PRECISION, "minmax", most_kept=1, most_raised=2)
     found = run(tmp_path, NEVER, request)
     wide = [row.wide for row in found.attempts]
     assert wide[0] == ()

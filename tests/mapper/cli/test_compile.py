@@ -103,6 +103,25 @@ def test_compare(model: Path, run: Run) -> None:
     assert not Path("out").exists()
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
+def test_bits_of_single_layers(model: Path, run: Run) -> None:
+    """In the explanation, the report, its page and the manifest."""
+    words = ("--chip", "1x1", "--npu", "npu-dual", "--bits", "8,se*=16,sum=8")
+    found = run("compile", "small.onnx", *words, "--explain-only", "--json").json()
+    bits = {one["node"]: one["bits"] for one in found["nodes"] if one["where"] == "core"}
+    assert bits == {"first": 8, "second": 16, "dense": 8}
+    assert "16 bits" in run("compile", "small.onnx", *words, "--explain-only").out
+    report = run("compile", "small.onnx", *words, "--calibrate", "samples.npz", "--json").json()
+    found = {one["nodes"][0]: one["bits"] for one in report["layers"]}
+    assert found == {"first": 8, "second": 16, "dense": 8}
+    manifest = json.loads(Path("out/manifest.json").read_text())
+    assert manifest["settings"]["bits"] == words[-1]
+    assert {one["bits"] for one in manifest["layers"]} == {8, 16}
+    assert ">Bits<" in Path("out/report.html").read_text()
+    assert run("simulate", "out", "--input", "samples.npz", "--check", "-q").code == 0
+
+
 BEYOND = ("--chip", "1x1", "--calibrate", "samples.npz", "--min-signal", "200")
 
 
@@ -158,12 +177,19 @@ def test_a_result_within_the_limits_is_not_marked(out: Path, run: Run) -> None:
     assert found.code == 0
 
 
+DUAL = ("--calibrate", "samples.npz", "--npu", "npu-dual")
 BAD = [
     ((), 1, "in floating point; give samples with --calibrate"),
     (("--calibrate", "none.npz"), 1, "none.npz"),
     (("--calibrate", "samples.npz", "--npu", "large"), 2, "give one of npu"),
     (("--calibrate", "samples.npz", "--npu", "tiny"), 3, "memory: "),
     (("--calibrate", "samples.npz", "--bits", "16"), 2, "--bits 16 needs a core with a dual"),
+    (("--calibrate", "samples.npz", "--bits", "8,first=16"), 2, "--bits 8,first=16 needs a core"),
+    ((*DUAL, "--bits", "12"), 2, "--bits 12: '12' is not a default; give 8, 16 or auto"),
+    ((*DUAL, "--bits", "8,first"), 2, "'first' is not a layer with its bits"),
+    ((*DUAL, "--bits", "8,frist=16"), 1, "no layer has this name; similar: 'first'"),
+    ((*DUAL, "--bits", "8,softmax=16"), 1, "'softmax' is computed on the host in floating point"),
+    ((*DUAL, "--bits", "8,flatten=16"), 1, "'flatten' is no layer of a core; --explain-only"),
     (("--calibrate", "samples.npz", "--headroom", "0"), 2, "--headroom is 0"),
     (("--calibrate", "samples.npz", "--keep", "nobody"), 1, "has no node 'nobody'"),
     (("--calibrate", "wide.npy"), 1, "wide.npy"),

@@ -19,8 +19,8 @@ from mapper.compiler.artifacts.simulate import Machine, Maps, simulate
 from mapper.errors import CheckFailedError
 
 Array = NDArray[Any]
-MOVED = re.compile(r"\.(windows|moved|copy\d+)$")
-"""Names of maps that hold the numbers of others in another order."""
+MOVED = re.compile(r"\.(windows|moved|narrowed|copy\d+)$")
+"""Names of maps that hold the numbers of others, in another order or in fewer bits."""
 WHOLE_BYTES = 255
 BEYOND = 0.05  # relative to the range
 WORK = 1 << 22
