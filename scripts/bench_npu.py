@@ -6,8 +6,9 @@
 FOLDER holds the models and samples (default: MAPPER_DATA); missing models are skipped. Each model
 is compiled for one core, if it fits, and for chips, and simulated cycle by cycle with cores, mesh
 and host. Its results must equal the results on one core, and the flits per link must equal the
-traffic of `tiles.bin` and `mapping.npz`. Cells are counted by generic synthesis, which takes
-minutes and requires Yosys (the extra neuromapper[hw]).
+traffic of `tiles.bin` and `mapping.npz`. The name bits compares layers in 16 and in 8 bits. Cells
+are counted by generic synthesis, which takes minutes and requires Yosys (the extra
+neuromapper[hw]).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pathlib import Path
 import numpy as np
 from bench_common import say
 from bench_compile import CIFAR, MNIST, RESNET, Array, Row, samples_of, silence, threads
+from bench_npu_bits import bit_figures
 from bench_npu_cells import cell_figures
 from bench_npu_figures import Figure, at_least, at_most, equal, show
 from numpy.typing import NDArray
@@ -116,7 +118,8 @@ CASES = {
         one=False, options=("--min-signal", "0", "--max-loss", "100"),
     ),
 }  # fmt: skip
-CELLS = "cells"
+MORE: dict[str, Callable[[], Iterator[Figure]]] = {"bits": bit_figures, "cells": cell_figures}
+"""Figures without a model, by name."""
 PORTS = """
 # 2x2 cores, each with a port of the host
 width = 2
@@ -337,20 +340,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     given = os.environ.get("MAPPER_DATA", str(Path(__file__).resolve().parents[2] / "shared/data"))
     parser.add_argument("--data", type=Path, default=Path(given))
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", choices=[*CASES, CELLS])
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", choices=[*CASES, *MORE])
     parser.add_argument("--list", action="store_true", help="list the names")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if options.list:
-        print(*CASES, CELLS, sep="\n")
+        print(*CASES, *MORE, sep="\n")
         return 0
     found: list[Figure] = []
     data = options.data.resolve()
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        for name in options.only or [*CASES, CELLS]:
+        for name in options.only or [*CASES, *MORE]:
             say(f"{name} ...")
             try:
-                for one in cell_figures() if name == CELLS else figures(name, data):
+                for one in MORE[name]() if name in MORE else figures(name, data):
                     say(f"  {one.of}: {one.what}: {one.shown} {one.verdict}")
                     found.append(one)
             except Exception as error:  # an error in one model must not stop the others

@@ -23,18 +23,9 @@ from mapper.compiler.codegen.builder import WeightPlan
 from mapper.compiler.codegen.kernels import weight_words
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.settings import WeightRule
+from mapper.compiler.tiling.streams import HOST_LATENCY, word_cycles
 from mapper.compiler.tiling.tiles import largest_cut
 from mapper.errors import DoesNotFitError, MapperError
-
-HOST_LATENCY = 32
-"""Cycles from a request to the arrival of its first words."""
-
-
-def word_cycles(shape: NpuShape) -> float:
-    """Return the cycles between two weight words of the host: one flit per cycle, or limited by the
-    width of the external memory."""
-    bits = 8 * shape.rows * shape.columns
-    return bits / (shape.load_bits if shape.map_vectors == 0 else shape.payload_bits)
 
 
 def plan_weights(macros: list[Macro], shape: NpuShape, rule: WeightRule = "optimal") -> WeightPlan:

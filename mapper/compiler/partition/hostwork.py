@@ -18,7 +18,7 @@ from mapper.compiler.ir import node as op
 from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.partition.functions import Partition
-from mapper.compiler.tiling.packing import HOST_LATENCY
+from mapper.compiler.tiling.streams import HOST_LATENCY
 
 HOST_OPERATION = 1
 """Numbers that the host computes for a multiply-add, for a comparison, or to convert an element to

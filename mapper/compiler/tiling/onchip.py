@@ -16,6 +16,7 @@ from typing import NamedTuple
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.tiling.streams import TileStream, tile_stream
 from mapper.compiler.tiling.tiles import (
     Cut,
     Extent,
@@ -63,6 +64,7 @@ class CutChoice(NamedTuple):
 
     across : tiles with the same rows; needs : end of the input rows of each feature map, by tile
     counted : total micro-ops, if tiles share many of them; 0 to sum them up
+    streams : cycles in which the weights of each tile arrive; empty if they stay in the core
     """
 
     cut: Cut
@@ -70,6 +72,7 @@ class CutChoice(NamedTuple):
     across: int
     needs: list[tuple[int, ...]]
     counted: int = 0
+    streams: tuple[int, ...] = ()
 
     @property
     def row_cycles(self) -> int:
@@ -105,8 +108,11 @@ def choices(
     extent = extent_of(macro, shape)
 
     def made(cut: Cut) -> CutChoice:
-        costs, needs = [], []
+        costs, needs, streams = [], [], []
+        stream, blocks = tile_stream(macro, cut, shape), None
         for tile in tiles_of(macro, cut, shape):
+            streams.append(stream.others if tile.blocks == blocks else stream.first)
+            blocks = tile.blocks
             sizes = (*(span.size for span in tile), cut.inputs, *cut.kernel)
             if cut.edges:
                 sizes = (*sizes, len(cut.edges), *_touched(tile, extent))
@@ -115,7 +121,8 @@ def choices(
             costs.append(measured[sizes])
             needs.append(_rows_taken(macro, tile))
         across = -(-extent.columns // cut.columns) * -(-extent.blocks // cut.blocks)
-        return CutChoice(cut, costs, across, needs, count(cut) if cut.edges else 0)
+        arriving = tuple(streams) if any(streams) else ()
+        return CutChoice(cut, costs, across, needs, count(cut) if cut.edges else 0, arriving)
 
     base = largest_cut(macro, shape)
     cuts = [base] if plane is None else []
@@ -129,7 +136,12 @@ def choices(
     found = [made(cuts[0])]
     known = found[0].tiles[0]
     around = 2 if macro.windows is None else 0  # windows have no halo
-    ranked = sorted(cuts[1:], key=lambda cut: _estimate(cut, cuts[0], known, extent, around))
+
+    def estimate(cut: Cut) -> float:
+        stream = tile_stream(macro, cut, shape)
+        return _estimate(cut, cuts[0], known, extent, around, stream)
+
+    ranked = sorted(cuts[1:], key=estimate)
     alike = [cut for cut in ranked if _even_tiles(cut, extent)][:EQUAL_CUTS]  # fewer kinds of tiles
     followed = list(dict.fromkeys([*ranked[:FOLLOWED], *alike]))
     window = window_of(macro.nodes[0])
@@ -275,7 +287,8 @@ class Pipeline(NamedTuple):
         load, matrix, alu, store = self.free
         inputs, sums, results = self.inputs, self.sums, self.results
         rows: list[int] = []
-        for tile, needs in zip(choice.tiles, choice.needs, strict=True):
+        streams = choice.streams or (0,) * len(choice.tiles)
+        for tile, needs, stream in zip(choice.tiles, choice.needs, streams, strict=True):
             there = max(
                 (
                     self.rows[source][
@@ -288,10 +301,10 @@ class Pipeline(NamedTuple):
             )
             begin = max(load, inputs[0], there)
             load = begin + tile.load
-            parts = max(1, tile.loads)
+            parts, products = max(1, tile.loads), max(tile.matrix, stream)
             matrix = max(
-                max(matrix, begin + -(-tile.load // parts), sums[0]) + tile.matrix,
-                load + tile.matrix // parts,
+                max(matrix, begin + -(-tile.load // parts), sums[0]) + products,
+                load + products // parts,
             )
             inputs = (inputs[1], matrix)
             alu = max(alu, matrix, results[0]) + tile.alu
@@ -301,9 +314,10 @@ class Pipeline(NamedTuple):
             rows.append(store)
         done = tuple(rows[choice.across - 1 :: choice.across])
         layers = (*self.rows[:number], done, *self.rows[number + 1 :])
-        moved = sum(tile.load + tile.store for tile in choice.tiles) if self.shared else 0
+        moved = sum(streams) + sum(tile.load + tile.store for tile in choice.tiles)
         free = load, matrix, alu, store
-        return Pipeline(layers, self.shared, free, inputs, sums, results, self.moved + moved)
+        moved = self.moved + moved if self.shared else 0
+        return Pipeline(layers, self.shared, free, inputs, sums, results, moved)
 
 
 def _rows_taken(macro: Macro, tile: Tile) -> tuple[int, ...]:
@@ -358,24 +372,25 @@ def _cuts(macro: Macro, shape: NpuShape, base: Cut, plane: tuple[int, int] | Non
     return found
 
 
-def _estimate(cut: Cut, base: Cut, known: TileCost, extent: Extent, around: int) -> float:
+def _estimate(
+    cut: Cut, base: Cut, known: TileCost, extent: Extent, around: int, stream: TileStream
+) -> float:
     """Estimate the cycles of a cut from the measured tile of another one: the slowest unit over the
     whole map, half of the other units' cycles for one tile, and a cost per instruction.
 
     around : approximate halo of a tile in rows and columns
+    stream : cycles in which its weights arrive
     """
     share = cut.rows * cut.columns * cut.blocks / (base.rows * base.columns * base.blocks)
-    tiles = (
-        -(-extent.rows // cut.rows)
-        * -(-extent.columns // cut.columns)
-        * -(-extent.blocks // cut.blocks)
-    )
+    groups = -(-extent.blocks // cut.blocks)
+    tiles = -(-extent.rows // cut.rows) * -(-extent.columns // cut.columns) * groups
     whole = extent.rows * extent.columns * extent.blocks
     even = whole / (base.rows * base.columns * base.blocks)
     area, known_area = ((one.rows + around) * (one.columns + around) for one in (cut, base))
     first = area / known_area
     load = first * known.load + 4
     units = [known.matrix * even + 5 * tiles, known.alu * even + 10 * tiles,
-             known.store * even + 3 * tiles, load * tiles]  # fmt: skip
+             known.store * even + 3 * tiles, load * tiles,
+             groups * stream.first + (tiles - groups) * stream.others]  # fmt: skip
     rest = load + share * (known.alu + known.store)
     return max(units) + rest / 2 + INSTRUCTION * known.instructions * tiles

@@ -15,9 +15,8 @@ from hw.npu.isa.table import Instruction
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.program.presets import Preloaded
+from mapper.compiler.tiling.streams import HOST_LATENCY
 from mapper.compiler.tiling.units import NOTHING, timed_program
-
-HOST_LATENCY = 32  # cycles until the host responds
 
 
 class PackingCycles(NamedTuple):

@@ -14,7 +14,7 @@ from mapper.compiler.model import open_model
 from mapper.compiler.optimise import optimised
 from mapper.compiler.partition.islands import islands, lonely
 from mapper.compiler.settings import CompileSettings
-from mapper.compiler.tiling.packing import HOST_LATENCY
+from mapper.compiler.tiling.streams import HOST_LATENCY
 from tests.compiler.partition.test_hostplan import checked
 from tests.compiler.programs import compiled_model
 from tests.storage.formats.onnx_models import model, node, onnx

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from chipsim.npu.cycles import run_queues
-from mapper.compiler.tiling.packing import HOST_LATENCY, packing_cost, packs
+from mapper.compiler.tiling.packing import packing_cost, packs
+from mapper.compiler.tiling.streams import HOST_LATENCY
 from mapper.compiler.tiling.units import timed
 from tests.compiler.binary_networks import BinaryBuilder
 from tests.compiler.bireal import CORE, LAYERS, binary_layer, byte_layer, other_layers
