@@ -55,8 +55,27 @@ class Emitter(ProgramBuilder):
         if self.number in self.dynamic:
             self.streams.begin_layer(weight_words(macro, self.shape))
         product = self._begin()
+        after = None  # step after the products of the previous tile
         for tile in tiles_of(macro, cut, self.shape):
+            first = len(self.steps)
             self._make(product, tile, cut)
+            if after is not None:
+                self._begin_sums_at(after, first)
+            units = [step.unit for step in self.steps[first:]]
+            after = len(self.steps) - units[::-1].index("GEMM") if "GEMM" in units else None
+
+    def _begin_sums_at(self, place: int, first: int) -> None:
+        """Move the steps that begin the sums of a tile, from `first` on, to an earlier place.
+
+        The ALU shifts biases of more than 32 bits, in the order of its queue: after the results of
+        the previous tile, products would wait for the ALU, and the ALU for products. Tiles use the
+        halves of the accumulators alternately. Tables that are reloaded keep their order.
+        """
+        kinds = [step.instruction.kind for step in self.steps[first : first + 2]]
+        if kinds == ["BIAS", "SHL"] and not self.tables.reloaded:
+            moved = self.steps[first : first + 2]
+            self.steps[first : first + 2] = []
+            self.steps[place:place] = moved
 
     def ways(self, macro: Macro, number: int, plane: tuple[int, int] | None) -> list[CutChoice]:
         """Return the possible cuts of a macro node with the cost of their tiles; emit nothing.

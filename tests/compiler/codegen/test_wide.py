@@ -113,6 +113,23 @@ def test_concatenation_of_16_bits() -> None:
     same(build, DUAL, bits=16)
 
 
+@pytest.mark.parametrize("sizes", [(16, 32, 32), (16, 16, 64), (16, 128, 64)])
+def test_16_bits_take_at_most_2_5_times_the_cycles_of_pairs(sizes: tuple[int, int, int]) -> None:
+    """A layer bound by the matrix unit, whose input has a zero point: biases exceed 32 bits, and
+    their shifts do not wait for the results of the previous tile."""
+    side, inputs, outputs = sizes
+    build = Builder(side, side, inputs, seed=1)
+    first = build.relu(build.conv(build.input, inputs, Window((1, 1))))
+    build.end(build.relu(build.conv(first, outputs)))
+    cycles = []
+    for bits in (8, 16):
+        made = exact(build, compiled(build, NPU_SHAPES["npu-dual"], bits=bits))
+        code = made.compiled.code
+        cycles.append(code.timeline.end.max() - code.timeline.end[: code.ends[0]].max())
+    assert any(one.kind == "SHL" for one in code.program)
+    assert cycles[1] <= 2.2 * cycles[0]  # products alone take twice as many
+
+
 def test_r13_cores_without_a_dual_multiplier_are_rejected() -> None:
     with pytest.raises(MapperError, match=r"--bits 16 needs .* dual .* npu-dual, ref32"):
         compiled(residual(), NPU_SHAPES["npu"], bits=16)
