@@ -100,6 +100,7 @@ class MemoryPlan(NamedTuple):
 ALL_AT_ONCE = MemoryPlan(WeightPlan(frozenset(), 0))
 TABLES = {MICRO_OPS: (0, "UM"), PARAMETERS: (1, "PM")}
 """Numbers of the memories in LOAD.TABLE, and their short names."""
+END = Instruction("CTRL", "END", fields={"drain": 1})
 BASES = {"LOAD": ("src", 0), "STORE": ("dst", 1)}
 """Address fields in the feature memory, and the space of their base, by op."""
 
@@ -192,11 +193,18 @@ class ProgramBuilder:
             self._distances[unit] = distances
             self.step(control(unit, "DIST", **distances))
 
-    def forget_distances(self) -> None:
-        """Mark all distances as unknown at the start of a frame or function: the previous one left
-        its own."""
-        if self.shape.multiplier == "dual":
-            self._distances = {unit: {} for unit in UNITS}
+    def end_function(self) -> None:
+        """Add the end of a function. Registers keep their values between frames, so those that its
+        instructions have changed are set back to 0, which the first instructions rely on."""
+        for op, (_, space) in BASES.items():
+            if self._bases[op]:
+                self._bases[op] = 0
+                self.step(control(op, "BASE", space=space, value=0))
+        for unit, distances in self._distances.items():
+            if any(distances.values()):
+                self.set_distance(unit, **dict.fromkeys(distances, 0))
+        self._distances = {}
+        self.step(END)
 
     def targets_of(self, tensor: Tensor) -> tuple[Target, ...]:
         """Return the destinations of a result."""

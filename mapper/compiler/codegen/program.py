@@ -40,7 +40,6 @@ from mapper.compiler.tiling.onchip import CutChoice, Limits, chosen, fixed_cut
 from mapper.compiler.tiling.tiles import Cut
 from mapper.errors import DoesNotFitError
 
-END = Instruction("CTRL", "END", fields={"drain": 1})
 UNLIMITED = 1 << 30
 """Limit for instructions in external memory, and for micro-ops that are reloaded."""
 
@@ -196,13 +195,11 @@ def steps_of(layers: Layers, records: bytes) -> Emitted:
     """Generate the steps of layers that were read from records."""
     last = {stop for _, stop in layers.functions}
     emitter = Emitter(layers.shape, layers.regions, layers.options, layers.memory)
-    emitter.forget_distances()
     ends = []
     for number, (macro, cut) in enumerate(zip(layers.macros, layers.cuts, strict=True), 1):
         emitter.emit(macro, cut)
         if number in last:
-            emitter.step(END)
-            emitter.forget_distances()
+            emitter.end_function()
         ends.append(len(emitter.steps))
     return Emitted(emitter, ends, records, layers.borders)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -9,14 +10,15 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
+from mapper.compiler.codegen.builder import ProgramBuilder
 from mapper.compiler.codegen.pairs import kernel_pairs
 from mapper.compiler.ir.node import Pool, Window
 from mapper.compiler.ir.tensor import Pad
 from mapper.compiler.program.inputs import Span
-from mapper.errors import MapperError
+from mapper.errors import CheckFailedError, MapperError
 from tests.compiler.codegen.test_programs import random_network
 from tests.compiler.networks import Builder, residual
-from tests.compiler.programs import DUAL, REF, SHAPE, Made, compiled, same
+from tests.compiler.programs import DUAL, REF, SHAPE, Made, compiled, exact, same
 
 pytestmark = pytest.mark.jit  # their reference implementations are tested in tests/chipsim/npu
 
@@ -122,3 +124,25 @@ def test_paired_kernels_of_groups_with_streamed_weights() -> None:
     made = same(build, replace(DUAL, weight_words=80), dual="kernels")
     assert "DUAL_KERNEL" in kinds(made)
     assert any(one.kind == "WSTREAM" for one in made.compiled.code.program)
+
+
+def test_registers_of_a_frame_are_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last layer reads pairs of pixels; the first one of the next frame reads single bytes."""
+    build = Builder(8, 8, 20, seed=3)
+    build.end(build.conv(build.pool(build.input, Pool("max", Window((1, 2), (1, 1)))), 16))
+    made = same(deepcopy(build), DUAL, dual="pixels")
+    sources = [
+        one.fields.get("src", 0)
+        for one in made.compiled.code.program
+        if one.kind == "DIST" and one.fields["queue"] == 0
+    ]
+    assert sources[-1] == 0 < sources[-2]
+    reset = ProgramBuilder.set_distance
+
+    def keep(core: ProgramBuilder, unit: str, **distances: int) -> None:
+        if any(distances.values()):
+            reset(core, unit, **distances)
+
+    monkeypatch.setattr(ProgramBuilder, "set_distance", keep)
+    with pytest.raises(CheckFailedError, match="the next frame would start with"):
+        exact(build, compiled(build, DUAL, dual="pixels"))

@@ -16,11 +16,11 @@ from chipsim.npu.mesh.report import chip_report
 from chipsim.npu.mesh.run import run_mesh
 from hw.npu.isa.encoding import encode_program
 from hw.npu.isa.table import Instruction
-from mapper.compiler.artifacts.cycles import chip_of
+from mapper.compiler.artifacts.cycles import chip_of, run_frames
 from mapper.compiler.artifacts.manifest import CompiledFolder, Target
 from mapper.compiler.artifacts.simulate import Compared, simulate
 from mapper.compiler.artifacts.verify import verify_compiled
-from mapper.compiler.ir.node import Window
+from mapper.compiler.ir.node import Pool, Window
 from mapper.compiler.log import CompileLog
 from mapper.compiler.multicore import spread as module
 from mapper.compiler.multicore.areas import Homes
@@ -246,3 +246,35 @@ def test_a_model_too_large_for_the_chip_names_the_memory() -> None:
     small = replace(SHAPE, name="small", map_vectors=64)
     with pytest.raises(DoesNotFitError, match=r"feature memory: .* vectors, 2 cores have 128"):
         folder(residual(3, channels=64), HOW, small, Chip("pair", 2, 1))
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
+def test_frames_start_with_the_same_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A core that reads pairs of pixels last: without the reset the second frame differs."""
+    monkeypatch.setattr("mapper.compiler.pipeline.spread", _together)
+    build = Builder(8, 8, 20, seed=3)
+    build.end(build.conv(build.pool(build.input, Pool("max", Window((1, 2), (1, 1)))), 16))
+    found = folder(deepcopy(build), replace(HOW, dual="pixels"), DUAL)
+    samples = np.ascontiguousarray(build.graph.inputs["x"].array(build.samples(3)))
+    assert run_frames(found, samples, 3).bytes > 0
+    ((place, image),) = found.images.items()
+    program = image.decoded("out")
+    last, reset = [n for n, one in enumerate(program) if _is_distance(one)][-2:]
+    program[reset] = program[last]
+    with pytest.raises(CheckFailedError, match="results of frame 1 differ from its results alone"):
+        run_frames(with_program(found, place, program), samples, 3)
+
+
+def _together(job: CompileJob, chip: Chip, log: CompileLog) -> Made:
+    """Put all layers, as a whole, on one of several cores."""
+    place = module.usable_places(chip)[0]
+    placed = []
+    for number, macro in enumerate(job.partition.macros):
+        extent = extent_of(macro, job.shape)
+        placed.append((MacroPiece(number, Span(0, extent.rows), Span(0, extent.blocks)), place))
+    return module.on_cores(job, placed, [place], log)
+
+
+def _is_distance(one: Instruction) -> bool:
+    return one.kind == "DIST" and one.fields["queue"] == 0

@@ -118,11 +118,14 @@ def instructions_of(
         if kind == "DIST" and shape.multiplier == "dual":
             queue = UNITS[fields["queue"]]
             distances |= {f"{queue}.{name}": value for name, value in fields.items()}
+            distances.pop(f"{queue}.queue")
         what = f"{where}: instruction {number} ({form.op}.{kind})"
         if kind == "BASE" and fields["space"] == 2:
             weights.static = fields["value"]
         elif kind == "BASE":
             bases["LOAD" if fields["space"] == 0 else "STORE"] = fields["value"]
+        elif kind == "END" and any((bases | distances).values()):
+            raise CheckFailedError(f"{what}: the next frame would start with other base addresses")
         address = {"LOAD": "src", "STORE": "dst"}.get(form.op, "")
         if address in fields:  # addresses of window loads are in words
             fields[address] += bases[form.op] // (WORD_VECTORS if kind == "WIN" else 1)
