@@ -25,7 +25,8 @@ CAUSES = (
     "stream", "credit", "router", "weights", "bank", "no more work",
 )  # fmt: skip
 """Causes of stalls of units. Stream: data of another core; credit: a consumer has not freed its
-slot; router: the mesh does not accept the flit; bank: a store's bank is receiving."""
+slot; router: the mesh does not accept the flit; bank: a store's bank is receiving, or the path to
+external memory is in use."""
 FETCH, TOKEN = 0, 1
 STREAM, CREDIT, ROUTER, WEIGHTS, BANK, DONE = range(TOKEN + len(UNITS), len(CAUSES))
 

@@ -12,7 +12,7 @@ from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.arrivals import Asked, Taken, WordOrder
 from chipsim.npu.cycles import UNITS
 from chipsim.npu.records import FIELDS, KINDS, Op, Program
-from chipsim.npu.timing import cycles_of, matrix_cycles, stores_pairs
+from chipsim.npu.timing import cycles_of, matrix_cycles, moved_bits, stores_pairs
 
 
 class Followed(NamedTuple):
@@ -24,6 +24,7 @@ class Followed(NamedTuple):
     words : weight words that it requests from the host, or that its products read
     base : base address of stores
     high : distance of the high bytes that it stores, 0 for none
+    moved : bits that it moves from or to external memory
     """
 
     at: int
@@ -35,6 +36,7 @@ class Followed(NamedTuple):
     words: Asked | Taken | None
     base: int
     high: int
+    moved: int
 
 
 class Registers:
@@ -69,7 +71,8 @@ class Registers:
             pairs = op == "STORE" and stores_pairs(kind, f, self._high, shape)
             cycles = cycles_of(op, kind, f, each, shape, headers, pairs)
             high = self._high if pairs else 0
-            yield Followed(at, op, kind, f, unit, cycles, words, self._store, high)
+            moved = moved_bits(op, kind, f, shape, pairs)
+            yield Followed(at, op, kind, f, unit, cycles, words, self._store, high, moved)
             if kind == "END":
                 return
 

@@ -55,6 +55,28 @@ def stores_pairs(kind: str, fields: Mapping[str, int], distance: int, shape: Npu
     return dual and distance > 0 and not kind.startswith("PARTIAL") and not fields["bits"]
 
 
+def moved_bits(
+    op: str, kind: str, fields: Mapping[str, int], shape: NpuShape, pairs: bool = False
+) -> int:
+    """Return the bits that an instruction moves from or to feature maps in external memory; 0 for a
+    core with its own. Padding is generated in the core, and stores to others bypass the memory.
+
+    pairs : for STORE, see `stores_pairs`
+    """
+    vector, f = 8 * shape.columns, fields
+    if shape.map_vectors or kind in ("REMOTE", "HOST", "PARTIAL_HOST"):
+        return 0
+    if (op, kind) == ("LOAD", "WSTREAM"):
+        return f["words"] * shape.rows * vector
+    if op == "STORE" or kind in ("INP", "ACC8", "ACC32"):
+        rows = f["y_size"] - f.get("pad_t", 0) - f.get("pad_b", 0)
+        columns = f["x_size"] - f.get("pad_l", 0) - f.get("pad_r", 0)
+        vectors = max(0, rows) * max(0, columns) * f["c_size"]
+        each = vectors_of_entry(shape) if kind in ("ACC32", "PARTIAL") else 1
+        return vectors * vector * each * (1 + 3 * f.get("up", 0)) * (1 + pairs)
+    return f["vectors"] * vector if kind == "TABLE" else 0
+
+
 def vectors_of_entry(shape: NpuShape) -> int:
     """Return the vectors of a whole accumulator in memory: four, or eight for 48 bits."""
     return 1 << (-(-shape.accumulator_bits // PART_BITS) - 1).bit_length()

@@ -179,9 +179,9 @@ def _compile_kernels(options: argparse.Namespace, target: Target) -> None:
     from mapper.compiler.multicore.placement import effort
     from mapper.kernels.warmup import works_of_compilation
 
-    chip, shape, settings = target
+    chip, _, settings = target
     cores = min(chip.usable_count, settings.cores or chip.usable_count)
-    if cores == 1 or not shape.map_vectors:
+    if cores == 1:
         common.compile_kernels(options, "cores")
         return
     placed = options.ablate or settings.placement == "mapper"

@@ -41,7 +41,7 @@ def job_of(
     with stage("optimise", whole=True):
         require_bits(graph, shape)
         cores = min(chip.usable_count, settings.cores or chip.usable_count)
-        if not shape.map_vectors or settings.padding == "stored":
+        if settings.padding == "stored":
             cores = 1  # these models run on one core
         context = context_of(shape, choices, settings.reuse, settings.few_channels, cores, log)
         optimise_integers(graph, context, settings.off)

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from chipsim.npu.timing import cycles_of, matrix_cycles
+from chipsim.npu.timing import cycles_of, matrix_cycles, moved_bits
 
 if TYPE_CHECKING:
     from tests.reference.npu_mesh import Core
@@ -53,6 +53,16 @@ class Job:
     def __init__(self, core: Core, at: int, now: int) -> None:
         self.core, self.at, self.begin = core, at, now
         self.step = core.program[at]
+        self.late = 0  # cycles until the path to external memory is free, and has moved all bits
+
+    def move(self, cycles: int) -> None:
+        """Take the path to external memory. cycles : of the instruction, without the path"""
+        core, f = self.core, Counter(self.step.fields)
+        bits = moved_bits(self.step.op, self.step.kind, f, core.shape)
+        if bits:
+            first = max(self.begin, core.path)
+            core.path = first - (-bits // core.shape.load_bits)
+            self.late = max(first + cycles, core.path) - self.begin - cycles
 
     def work(self, now: int) -> bool:
         raise NotImplementedError
@@ -62,11 +72,15 @@ class Job:
 
 
 class Timed(Job):
+    def __init__(self, core: Core, at: int, now: int) -> None:
+        super().__init__(core, at, now)
+        f, step = Counter(self.step.fields), self.step
+        each = [matrix_cycles(f, core.shape)] * f["uops"] if step.op == "GEMM" else []
+        self.cycles = cycles_of(step.op, step.kind, f, each, core.shape)
+        self.move(self.cycles)
+
     def work(self, now: int) -> bool:
-        shape = self.core.shape
-        f = Counter(self.step.fields)
-        each = [matrix_cycles(f, shape)] * f["uops"] if self.step.op == "GEMM" else []
-        return now + 1 - self.begin == cycles_of(self.step.op, self.step.kind, f, each, shape)
+        return now + 1 - self.begin == self.cycles + self.late
 
 
 class Wait(Job):
@@ -167,6 +181,8 @@ class Store(Job):
         self.local = step.kind in ("LOCAL", "PARTIAL")
         parts = 1 if self.local else core.parts
         self.left = deque(v * parts + p for v in self.vectors for p in range(parts))
+        if self.local:
+            self.move(shape.latency.store + len(self.vectors))
 
     def offers(self, now: int) -> Flit | None:
         if self.local or not self.left or now < self.begin + self.core.shape.latency.store:
@@ -179,7 +195,7 @@ class Store(Job):
     def work(self, now: int) -> bool:
         if not self.vectors:
             return now + 1 == self.begin + self.core.shape.latency.store
-        writes = self.local and now >= self.begin + self.core.shape.latency.store
+        writes = self.local and now >= self.begin + self.core.shape.latency.store + self.late
         if writes and self.left[0] // 2 % 4 not in self.core.banks:
             self.left.popleft()
         return not self.left

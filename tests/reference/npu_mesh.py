@@ -109,6 +109,7 @@ class Core:
         self.tokens: Counter[tuple[int, int]] = Counter()
         self.at, self.frame, self.first = 0, 0, 0  # first : cycle in which the frame is fetched
         self.banks: set[int] = set()
+        self.path = 0  # cycle from which the path to external memory is free
         self.start: list[list[int]] = []
         self.end: list[list[int]] = []
         self.store_base = self._bases()
@@ -166,7 +167,8 @@ class Core:
         """Run a cycle after accepted flits were removed; arrived : flits of this cycle"""
         if self.done:
             return
-        self.banks = {flit.value // self.parts // 2 % 4 for flit in arrived if flit.kind == MAP}
+        if self.shape.map_vectors:
+            self.banks = {flit.value // self.parts // 2 % 4 for flit in arrived if flit.kind == MAP}
         fetching = self.at < len(self.program) and now >= self.first
         works = fetching or any(self.queues) or any(self.jobs)
         if not works and now >= self.first:
@@ -175,7 +177,7 @@ class Core:
                 self.tokens.clear()
             if not self.done:
                 self._begin_frame(now + self.shape.latency.restart)
-            self._receive(arrived)
+            self._receive(arrived, now)
             return
         levels = [len(queue) for queue in self.queues]
         given: Counter[tuple[int, int]] = Counter()
@@ -211,14 +213,17 @@ class Core:
         for register, flit in self.new.items():
             self.registers[register] = flit
         self.new.clear()
-        self._receive(arrived)
+        self._receive(arrived, now)
 
-    def _receive(self, arrived: Sequence[Flit]) -> None:
+    def _receive(self, arrived: Sequence[Flit], now: int) -> None:
         if self.pointer_set is not None:
             self.pointer, self.filled, self.pointer_set = self.pointer_set, 0, None
         for flit in arrived:
             if flit.kind == MAP and flit.value % self.parts == self.parts - 1:
                 self.streams[flit.stream] += 1
+                if not self.shape.map_vectors:
+                    bits = 8 * self.shape.columns
+                    self.path = max(self.path, now + 1) - (-bits // self.shape.load_bits)
             elif flit.kind == TOKEN:
                 self.streams[flit.stream] += flit.value
             elif flit.kind == WEIGHTS:

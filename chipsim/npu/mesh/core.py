@@ -25,6 +25,7 @@ from chipsim.npu.mesh.steps import (
     FIRST,
     KIND,
     MAP,
+    MOVED,
     PARTS,
     PRODUCTS,
     SEND,
@@ -168,6 +169,10 @@ def _begin(steps, cores, nodes, seen, sizes, c, unit, at, t):
         seen.starts[row, at] = t
     what, more = steps.what[at], steps.more[at]
     cores.end[c, unit] = t + steps.cycles[at]
+    if more[MOVED] > 0:
+        first = max(t, cores.path[c])
+        cores.path[c] = first + more[MOVED]
+        cores.end[c, unit] = max(first + steps.cycles[at], cores.path[c])
     if what in (WAIT, SEND):
         cores.end[c, unit] = NEVER
     elif what == ASK:
@@ -290,7 +295,12 @@ def _receive(steps, cores, sizes, c, kind, stream, value, t):
     if kind == MAP:
         vector = value // sizes.parts
         at = cores.job[c, STORE_UNIT]
-        if at >= 0 and steps.what[at] == STORE and steps.more[at, TARGET] < 0:
+        if (
+            sizes.arrives == 0
+            and at >= 0
+            and steps.what[at] == STORE
+            and steps.more[at, TARGET] < 0
+        ):
             more = steps.more[at]
             number = t - cores.begun[c, STORE_UNIT] - sizes.store - cores.sent[c]
             if 0 <= number < more[COUNT]:
@@ -300,6 +310,8 @@ def _receive(steps, cores, sizes, c, kind, stream, value, t):
                     cores.end[c, STORE_UNIT] += 1
         if value - vector * sizes.parts < sizes.parts - 1:
             return
+        if sizes.arrives > 0:
+            cores.path[c] = max(cores.path[c], t + 1) + sizes.arrives
         value = np.int64(1)
     cores.streams[c, stream] += value
     cores.wakes[c] = min(cores.wakes[c], t + 1)

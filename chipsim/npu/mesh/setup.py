@@ -63,8 +63,6 @@ def new_state(chip: MeshChip, frames: int, keep: list[int], flits: bool) -> Mesh
     flits : True to keep delivered flits
     """
     shape, mesh = chip.shape, chip.mesh
-    if not shape.map_vectors:
-        raise ChipError(f"npu {shape.name}: has external memory; it cannot run on a mesh")
     if frames < 1 or (keep and not 0 <= keep[0] <= keep[-1] < frames):
         raise ChipError(f"{frames} frames, keep {keep}; give 1 or more frames and keep only these")
     steps = steps_of_chip(chip, frames)
@@ -107,12 +105,14 @@ def _sizes(chip: MeshChip, frames: int, results: int) -> Sizes:
             "give more than 0 flits and 1 or more cycles"
         )
     latency = shape.latency
+    arrives = 0 if shape.map_vectors else -(-8 * shape.columns // shape.load_bits)
     return Sizes(
         width=mesh.width, depth=mesh.depth, bits=mesh.node_bits, parts=parts,
         word=shape.rows * parts, queue=shape.queue_places, tokens=(1 << shape.token_bits) - 1,
         control=latency.control, store=latency.store, stream=latency.stream,
         matrix=latency.matrix, restart=latency.restart, frames=frames, results=results * parts,
-        latency=chip.link.latency, numerator=rate.numerator, denominator=rate.denominator,
+        arrives=arrives, latency=chip.link.latency, numerator=rate.numerator,
+        denominator=rate.denominator,
     )  # fmt: skip
 
 

@@ -52,6 +52,7 @@ class Sizes(NamedTuple):
     control, store, stream, matrix, restart : latencies of `NpuShape.latency`
     frames : frames per core
     results : flits per frame that go to the host
+    arrives : cycles on the path to external memory per vector received, 0 for own memory
     latency, numerator, denominator : latency of the host's answers; flits per cycle as a fraction
     """
 
@@ -69,6 +70,7 @@ class Sizes(NamedTuple):
     restart: int
     frames: int
     results: int
+    arrives: int
     latency: int
     numerator: int
     denominator: int
@@ -93,6 +95,7 @@ class CoreStates(NamedTuple):
         the last one received, flits of the next word
     place, offset, delay : int64, shape (n,), for products: index of the next one in `Steps.words`,
         cycles since the first one, and total stall
+    path : int64, shape (n,), the cycle from which the path to external memory is free
     """
 
     node: NDArray[np.int64]
@@ -120,6 +123,7 @@ class CoreStates(NamedTuple):
     place: NDArray[np.int64]
     offset: NDArray[np.int64]
     delay: NDArray[np.int64]
+    path: NDArray[np.int64]
 
 
 class Hosts(NamedTuple):
@@ -238,7 +242,7 @@ def new_cores(nodes: list[int], first: NDArray[np.int64], shape: NpuShape) -> Co
         end=np.full((n, units), NEVER, np.int64), free=zeros(units), lacking=zeros(units),
         tokens=zeros(units, units), streams=zeros(STREAMS), register=zeros(REGISTERS) - 1,
         offers=np.full(n, NEVER, np.int64), sent=zeros(), base=zeros(), pointer=zeros(),
-        filled=zeros(), place=zeros(), offset=zeros(), delay=zeros(),
+        filled=zeros(), place=zeros(), offset=zeros(), delay=zeros(), path=zeros(),
     )  # fmt: skip
 
 

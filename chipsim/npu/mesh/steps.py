@@ -31,13 +31,13 @@ PLAIN, WAIT, SEND, ASK, PRODUCTS, STORE, BASE, END = range(8)
 MAP, WORDS, TOKEN, TO_HOST, REQUEST, CREDITS = 1, 2, 3, 4, 5, 8
 
 # Columns of `Steps.more`. TARGET : node; -1 for the core's own memory. COUNT : number of vectors or
-# words, or count to wait for. VALUE : base, first word, or whether END drains. The other columns
-# describe the address pattern of stores.
+# words, or count to wait for. VALUE : base, first word, or whether END drains. MOVED : cycles on
+# the path to external memory. The other columns describe the address pattern of stores.
 (
     TARGET, KIND, STREAM_OF, COUNT, VALUE, FIRST, SLOT, C_SIZE, Y_SIZE, X_SIZE, Y_STRIDE, X_STRIDE,
-    TIMES, WIDTH, PARTS, STEP,
-) = range(16)  # fmt: skip
-MORE = 16
+    TIMES, WIDTH, PARTS, STEP, MOVED,
+) = range(17)  # fmt: skip
+MORE = 17
 
 
 class Steps(NamedTuple):
@@ -158,6 +158,8 @@ def _step(one: Followed, program: Program, shape: NpuShape, where: str, ends: En
     more = [0] * MORE
     for column, value in values.items():
         more[column] = value
+    if what in (PLAIN, STORE):
+        more[MOVED] = -(-one.moved // shape.load_bits)
     taken = one.words if isinstance(one.words, Taken) and one.words.words.size else None
     if taken is not None:
         what = PRODUCTS
@@ -240,6 +242,7 @@ def _causes(
     found[(what == SEND) | (what == ASK)] = ROUTER
     found[what == PRODUCTS] = WEIGHTS
     found[what == STORE] = np.where(more[what == STORE, TARGET] < 0, BANK, ROUTER)
+    found[more[:, MOVED] > 0] = BANK
     found[what == WAIT] = np.where(unit[what == WAIT] == UNITS.index("STORE"), CREDIT, STREAM)
     return found
 

@@ -22,7 +22,7 @@ from mapper.compiler.codegen.searches import CutSearches
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.log import CompileLog
-from mapper.compiler.memory.planner import Region, memory_use
+from mapper.compiler.memory.planner import Region, map_capacity, memory_use
 from mapper.compiler.program.links import (
     NO_LINKS,
     CoreLinks,
@@ -121,7 +121,7 @@ def linked_cores(
         comes = sent_to(place, [steps for steps, _ in all_]) | links.comes
         input_ = comes, freed_for(place, all_)
         emitter = made.emitter
-        emitter.steps, counts = linked(emitter.steps, links, *input_, emitter.shape.map_vectors)
+        emitter.steps, counts = linked(emitter.steps, links, *input_, map_capacity(emitter.shape))
         numbers = np.array([step.macro for step in emitter.steps])
         ends = [int(np.flatnonzero(numbers <= at)[-1]) + 1 for at in range(len(made.ends))]
         yield made._replace(ends=ends), replace(links, counts=counts)

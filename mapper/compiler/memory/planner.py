@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import NO_PAD, Tensor
 from mapper.compiler.log import CompileLog
@@ -12,6 +13,9 @@ from mapper.compiler.memory.layouts import WORD_VECTORS, plane_words
 from mapper.compiler.memory.padding import NO_BORDERS, Border, outer
 from mapper.compiler.memory.regions import Place, Places
 from mapper.errors import DoesNotFitError
+
+ADDRESSED = 1 << 16
+"""Vectors of external memory that the cores of a chip use: those that other cores can address."""
 
 VECTORS_OF_ENTRY = 4
 """Vectors per accumulator in memory."""
@@ -160,6 +164,11 @@ class Slot(NamedTuple):
         """Return the first possible address from a vector on: planes start at whole words."""
         step = WORD_VECTORS if self.tensors[0].planes else 1
         return -(-vector // step) * step
+
+
+def map_capacity(shape: NpuShape) -> int:
+    """Return the vectors that feature maps may take on one of several cores."""
+    return shape.map_vectors or ADDRESSED
 
 
 def plan_memory(

@@ -9,10 +9,10 @@ from mapper.compiler.codegen.builder import ALL_AT_ONCE, Choices, MemoryPlan
 from mapper.compiler.codegen.emitter import Emitter
 from mapper.compiler.codegen.kernels import weight_words
 from mapper.compiler.codegen.placement import plan_weights
-from mapper.compiler.codegen.program import memory_sizes
+from mapper.compiler.codegen.program import UNLIMITED, memory_sizes
 from mapper.compiler.codegen.searches import CutSearches
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.memory.planner import Region, pixel_vectors
+from mapper.compiler.memory.planner import Region, map_capacity, pixel_vectors
 from mapper.compiler.multicore.areas import Homes
 from mapper.compiler.multicore.job import MacroPiece, Whole
 from mapper.compiler.multicore.slices import Slice, Sliced, slice_macro
@@ -83,10 +83,10 @@ class PartCosts:
         shape = self.shape
         made = slice_macro(self.macros[piece.macro], piece.rows, piece.blocks, shape.columns)
         regions, vectors = self._regions(made)
-        if vectors > shape.map_vectors:
+        if vectors > (most := map_capacity(shape)):
             raise DoesNotFitError(
                 f"{made.macro.label}: feature memory: {vectors:,} vectors needed for its inputs, "
-                f"a core has {shape.map_vectors:,} ({vectors - shape.map_vectors:,} short)"
+                f"a core has {most:,} ({vectors - most:,} short)"
             )
         targets = {
             one.part: (self._elsewhere(one),) * self._takers(one.whole) for one in made.outputs
@@ -97,12 +97,12 @@ class PartCosts:
             words = -(-shape.weight_words // 2)
         memory = memory._replace(stop=vectors, targets=targets)
         emitter = Emitter(shape, regions, self.choices, memory)
-        limits = Limits(shape.instructions, shape.micro_ops, self.choices.lag)
+        limits = Limits(shape.instructions or UNLIMITED, shape.micro_ops, self.choices.lag)
         ways = [self.searches.ways(emitter, made.macro, 0, None)]
-        (best,) = chosen([made.macro], ways, limits)
+        (best,) = chosen([made.macro], ways, limits, not shape.map_vectors)
         emitter.emit(made.macro, best.cut)
         tables = emitter.tables
-        program = with_tokens(emitter.steps, memory_sizes(shape, shape.map_vectors))
+        program = with_tokens(emitter.steps, memory_sizes(shape, most))
         before = Preloaded.of(tables, Preset([], b""))
         timeline = timeline_of_functions(program, [(0, len(program))], shape, before)
         return PartCost(

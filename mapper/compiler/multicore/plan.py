@@ -11,7 +11,7 @@ from mapper.compiler.codegen.code import Lying
 from mapper.compiler.ir.node import Upsample
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.layouts import WORD_VECTORS
-from mapper.compiler.memory.planner import Lives, pixel_vectors
+from mapper.compiler.memory.planner import Lives, map_capacity, pixel_vectors
 from mapper.compiler.multicore.areas import Box, Homes, Kept, add_box, gaps_between
 from mapper.compiler.multicore.job import ChipPlan, CorePlan, MacroPiece, Whole, nearest
 from mapper.compiler.multicore.received import planes_of, runs_of
@@ -266,7 +266,7 @@ class _Planner:
             lives = None if far else core.lives[key]
             size, planes = self.homes.size(kept), kept.owner.planes
             rooms.append(Room(key, kept.owner.name, size, lives, planes, far))
-        core.addresses = place_rooms(rooms, self.shape.map_vectors, core.name)
+        core.addresses = place_rooms(rooms, map_capacity(self.shape), core.name)
 
     def _results(self) -> dict[Tensor, tuple[Box, int]]:
         """Return where the host stores results: the box of each owner, and its first vector."""

@@ -5,7 +5,13 @@ from __future__ import annotations
 from chipsim.chip.model import Chip
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Conv, Requantise
-from mapper.compiler.memory.planner import PlannedMaps, blocks_of, memory_use, plan_memory
+from mapper.compiler.memory.planner import (
+    PlannedMaps,
+    blocks_of,
+    map_capacity,
+    memory_use,
+    plan_memory,
+)
 from mapper.compiler.multicore.areas import Homes
 from mapper.compiler.multicore.job import CompileJob, Whole
 from mapper.compiler.multicore.period import taken_rows
@@ -69,7 +75,7 @@ def require_room_on_several(job: CompileJob, chip: Chip) -> None:
         single = rows.size * taken(macro, Span(middle, middle + 1))  # less if strides skip rows
         sizes.append(min(taken(macro, rows), single))
     cores = min(chip.usable_count, job.settings.cores or chip.usable_count)
-    needed, capacity = sum(sizes), cores * job.shape.map_vectors
+    needed, capacity = sum(sizes), cores * map_capacity(job.shape)
     if needed > capacity:
         most = whole.macros[sizes.index(max(sizes))]
         raise DoesNotFitError(

@@ -75,8 +75,6 @@ def refusal(job: CompileJob, cores: int) -> str:
     """
     if (count := len(job.partition.functions)) > cores:
         return f"the host runs nodes between its {count} functions, the chip has {cores} cores"
-    if not job.shape.map_vectors:
-        return f"the feature maps of {job.shape.name} are in external memory"
     if job.settings.padding == "stored":
         return "--padding stored supports a single core only"
     whole = Whole.of(job)

@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.codegen.program import UNLIMITED
 from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.memory.planner import map_capacity
 from mapper.compiler.multicore.areas import Box, Homes
 from mapper.compiler.multicore.costs import PartCost
 from mapper.compiler.multicore.job import MacroPiece, Whole
@@ -50,8 +52,8 @@ class Vertices(NamedTuple):
 def shares(cost: PartCost, shape: NpuShape, period: int) -> list[float]:
     """Return the fractions of a core that a piece uses: of the period, then of each memory."""
     most = (
-        period, shape.map_vectors, shape.weight_words, shape.parameter_words, shape.micro_ops,
-        shape.instructions, shape.headers,
+        period, map_capacity(shape), shape.weight_words, shape.parameter_words, shape.micro_ops,
+        shape.instructions or UNLIMITED, shape.headers,
     )  # fmt: skip
     return [
         taken / limit if limit else float(taken > 0)

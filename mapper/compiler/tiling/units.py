@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.arrivals import HostLink, WordOrder
 from chipsim.npu.cycles import UNITS, Timed, Timeline, run_queues
-from chipsim.npu.timing import cycles_of, matrix_cycles, stores_pairs, vectors_of_entry
+from chipsim.npu.timing import (
+    cycles_of,
+    matrix_cycles,
+    moved_bits,
+    stores_pairs,
+    vectors_of_entry,
+)
 from hw.npu.isa.table import Instruction, form_of
 from mapper.compiler.program.presets import Preloaded
 from mapper.compiler.program.steps import Step, unit_of
@@ -78,7 +84,7 @@ def timed(
     fields = _fields(one)
     weights = [matrix_cycles(fields, shape)] * fields["uops"] if one.op == "GEMM" else []
     cycles = cycles_of(one.op, one.kind, fields, weights, shape, headers, pairs)
-    moved = 0 if shape.map_vectors else _moved(one, fields, shape) * (1 + pairs)
+    moved = moved_bits(one.op, one.kind, fields, shape, pairs)
     return Timed(unit_of(one), one.wait, one.signal, cycles, moved)
 
 
@@ -86,20 +92,6 @@ def _fields(one: Instruction) -> dict[str, int]:
     """Return all fields of an instruction; missing fields are 0."""
     fields = dict.fromkeys((field.name for field in form_of(one.op, one.kind).fields), 0)
     return fields | dict(one.fields)
-
-
-def _moved(one: Instruction, fields: dict[str, int], shape: NpuShape) -> int:
-    """Return the bits moved to or from external memory; padding is generated in the core."""
-    vector = 8 * shape.columns
-    if (one.op, one.kind) == ("LOAD", "WSTREAM"):
-        return fields["words"] * shape.rows * vector
-    if one.op == "STORE" or one.kind in ("INP", "ACC8", "ACC32"):
-        rows = fields["y_size"] - fields.get("pad_t", 0) - fields.get("pad_b", 0)
-        columns = fields["x_size"] - fields.get("pad_l", 0) - fields.get("pad_r", 0)
-        vectors = max(0, rows) * max(0, columns) * fields["c_size"]
-        each = vectors_of_entry(shape) if one.kind in ("ACC32", "PARTIAL", "PARTIAL_HOST") else 1
-        return vectors * vector * each * (1 + 3 * fields.get("up", 0))
-    return fields["vectors"] * vector if one.kind == "TABLE" else 0
 
 
 def vectors_of(one: Instruction, shape: NpuShape) -> int:

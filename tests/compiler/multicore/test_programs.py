@@ -38,7 +38,7 @@ from tests.compiler.codegen.test_binary import BinaryBuilder
 from tests.compiler.codegen.test_programs import random_network
 from tests.compiler.decoders import random_decoder
 from tests.compiler.networks import Builder, residual
-from tests.compiler.programs import DUAL, FOUR, SHAPE, folder_of, source_of
+from tests.compiler.programs import DUAL, FOUR, REF, SHAPE, folder_of, source_of
 
 pytestmark = pytest.mark.jit
 CHIP = Chip("mesh", 3, 2, unavailable=(4,))
@@ -96,6 +96,7 @@ CASES = {
     "4": (FOUR, {}),
     "dual": (DUAL, {"bits": 16}),
     "windows": (SHAPE, {"few_channels": "core"}),
+    "external": (replace(REF, map_vectors=0, instructions=0), {}),
 }
 
 
