@@ -44,17 +44,23 @@ LEAST_SHARE = 1 / 16
 """Minimum part of a period to fill up a core; smaller parts are not worth sending their input."""
 
 
+WHOLE = 1 + 1e-9
+"""A core; shares that fill it exactly may add up to slightly more than 1."""
+
+
 class Way(NamedTuple):
     """A way to cut layers.
 
     blocks : layers whose weights exceed the weight memory divided by this number are cut by output
         blocks, others by rows; more blocks send each row to more cores, but have less latency
     lag : see `Limits`
+    fills : parts that take little time also fill up a core, so that more weights fit
     streams : weights that do not fit in any core come from the host
     """
 
     blocks: float = 2
     lag: float = 0
+    fills: bool = False
     streams: bool = False
 
 
@@ -71,13 +77,10 @@ class Line:
 
     rows : rows of each layer that are read, before upsampling
     whole : True for layers whose rows must stay on one core
-    blocks : see `Way`
     """
 
-    def __init__(
-        self, costs: PartCosts, rows: Sequence[Span], cores: int, blocks: float = 2
-    ) -> None:
-        self.costs, self.rows, self.cores, self.blocks = costs, rows, cores, blocks
+    def __init__(self, costs: PartCosts, rows: Sequence[Span], cores: int, way: Way) -> None:
+        self.costs, self.rows, self.cores, self.way = costs, rows, cores, way
         self.functions = costs.whole.functions
         self.whole = [
             some_row_is_padding(macro, span) for macro, span in zip(costs.macros, rows, strict=True)
@@ -95,7 +98,7 @@ class Line:
         if self.rows[number].size <= units:
             return False
         words = self.costs.words(number)
-        return self.blocks * words <= self.costs.shape.weight_words
+        return self.way.blocks * words <= self.costs.shape.weight_words
 
     def units(self, number: int) -> int:
         """Return the rows of a layer, or its output blocks if it is cut by blocks."""
@@ -217,7 +220,7 @@ class Line:
             if number >= self.cores:
                 return None
             while at < units:
-                count = self._count(layer, at, units, 1 - taken, period)
+                count = self._count(layer, at, units, WHOLE - taken, period)
                 if not count:
                     if not taken.any() or number + 1 >= self.cores:
                         return None
@@ -249,7 +252,8 @@ class Line:
             low, high = (middle, high) if fits(middle) else (low, middle)
         if not low or first + low == units or room.min() >= 1:
             return low
-        return low if self.cost(layer, low).cycles >= LEAST_SHARE * period else 0
+        used = shares(self.cost(layer, low), self.costs.shape, period)
+        return low if max(used if self.way.fills else used[:1]) >= LEAST_SHARE else 0
 
 
 def taken_rows(whole: Whole, homes: Homes, lanes: int) -> list[Span]:

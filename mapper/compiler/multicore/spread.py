@@ -50,6 +50,8 @@ from mapper.errors import DoesNotFitError
 
 WAYS = (Way(2, 0.1), Way(2, 0.2), Way(4, 0.1))
 """Ways to cut that are tried: early rows are more valuable on many cores than on few."""
+FILLED = Way(2, 0.1, fills=True)
+"""Way to cut if the cores cannot hold all weights otherwise."""
 STREAMED = Way(2, 0.1, streams=True)
 """Way to cut if the cores cannot hold all weights."""
 FRAMES = 8
@@ -124,6 +126,9 @@ def spread(job: CompileJob, chip: Chip, log: CompileLog) -> Made:
         with suppress(DoesNotFitError):  # the next way may need less
             all_ += _cuts(job, way, (chip, ports), all_)
     if not all_:
+        with suppress(DoesNotFitError):
+            all_ = _cuts(job, FILLED, (chip, ports), [])
+    if not all_:
         all_ = _cuts(job, STREAMED, (chip, ports), [])
     first = earliest if job.settings.objective == "latency" else best_of
     best = first(all_)
@@ -158,7 +163,7 @@ def _cuts(job: CompileJob, way: Way, where: tuple[Chip, Sequence[Place]], before
         return _simulated(job, found, where, TRIED)
 
     with stage("tiles and cores"):
-        line = Line(costs, rows, chip.usable_count, way.blocks)
+        line = Line(costs, rows, chip.usable_count, way)
         # in turns each core would compute parts of all functions, and wait for the host
         if job.settings.objective == "latency" and len(job.partition.functions) == 1:
             return each(turns(line, line.cores), run) + tried(line, run)

@@ -41,6 +41,7 @@ from tests.compiler.networks import Builder, residual
 from tests.compiler.programs import DUAL, FOUR, REF, SHAPE, folder_of, source_of
 
 pytestmark = pytest.mark.jit
+ONE = Window((1, 1), (1, 1))
 CHIP = Chip("mesh", 3, 2, unavailable=(4,))
 
 
@@ -279,3 +280,22 @@ def _together(job: CompileJob, chip: Chip, log: CompileLog) -> Made:
 
 def _is_distance(one: Instruction) -> bool:
     return one.kind == "DIST" and one.fields["queue"] == 0
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
+def test_weights_fill_the_cores() -> None:
+    """Parts that take little time fill up a core, so that no weights come from the host."""
+    build = Builder(16, 16, 16, seed=1)
+    tensor = build.pool(build.conv(build.input, 16), Pool("max", Window((16, 16), (16, 16))))
+    for _ in range(5):
+        tensor = build.relu(build.conv(tensor, 64, ONE))
+    build.end(tensor)
+    # 9 + 4 + 4 * 16 = 77 words on two cores, in blocks of four
+    shape = replace(SHAPE, weight_words=40)
+    found = folder(deepcopy(build), replace(HOW, cores=2), shape)
+    assert {one.differences for one in checked(build, found)} == {0}
+    for image in found.images.values():
+        assert "WSTREAM" not in {one.kind for one in image.decoded("out")}
+    with pytest.raises(DoesNotFitError, match="weight memory needs about 2"):
+        folder(build, replace(HOW, cores=2), replace(shape, weight_words=39))
