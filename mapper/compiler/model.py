@@ -190,7 +190,7 @@ def _on_cores_or_host(read: Read, kept: Collection[str]) -> Graph:
 
 
 NO_RANGE = "no RequantShift follows it, so its results may exceed 8 bits"
-IDLE = "no core uses its map"
+IDLE = "no core reads its result"
 
 
 def idle(graph: Graph) -> set[str]:

@@ -46,5 +46,4 @@ def optimised(
     if found:
         del context.log.lines[before:]
         graph = made({**dict.fromkeys(kept, ASKED), **found})
-    graph.notes += [f"{name}: stays on the host: {why}" for name, why in found.items()]
     return graph

@@ -30,6 +30,7 @@ from mapper.compiler.multicore.spread import (
 )
 from mapper.compiler.optimise import optimised
 from mapper.compiler.partition.hostplan import plan_host
+from mapper.compiler.partition.hostwork import host_notes
 from mapper.compiler.partition.packing import in_parts
 from mapper.compiler.program.presets import Preloaded
 from mapper.compiler.quantisation.exact import ExactLayers
@@ -98,6 +99,7 @@ def _compiled(
     graphs["integer"] = graph
     job = job_of(graph, shape, settings, chip, log)
     partition = job.partition
+    log.notes += host_notes(graph, partition, job.operations)
     made = _on_cores(job, chip, log)
     with stage("host memory"):
         regions = {

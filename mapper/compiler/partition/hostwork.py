@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from mapper.compiler.ir import node as op
+from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.partition.functions import Partition
@@ -23,6 +24,9 @@ from mapper.compiler.tiling.streams import HOST_LATENCY
 HOST_OPERATION = 1
 """Numbers that the host computes for a multiply-add, for a comparison, or to convert an element to
 or from an integer; each takes a cycle unless the chip says otherwise."""
+
+NOTED = 4
+"""Nodes on the host that a compilation reports."""
 
 
 def exchange_cycles(maps: Iterable[Tensor]) -> int:
@@ -102,6 +106,28 @@ def node_cycles(partition: Partition, per_cycle: float) -> dict[tuple[str, ...],
         for node, count in work.items():
             found[node.sources] += count
     return {names: math.ceil(count / per_cycle) for names, count in found.items()}
+
+
+def host_notes(graph: Graph, partition: Partition, per_cycle: float) -> list[str]:
+    """Return a line per model node on the host, with its operator, why no core computes it, and its
+    cycles per frame; the most expensive ones first, the last line counts the rest.
+
+    per_cycle : numbers that the host computes per cycle
+    """
+    cycles = node_cycles(partition, per_cycle)
+    hosts = [node for node in graph.nodes if isinstance(node.operator, op.Host)]
+    hosts.sort(key=lambda node: -cycles.get(node.sources, 0))
+    lines = []
+    for node in hosts[:NOTED]:
+        assert isinstance(node.operator, op.Host)
+        cost = "does not delay the cores, at an end of the model"
+        if node.sources in cycles:
+            cost = f"takes {cycles[node.sources]:,} cycles of the host per frame"
+        kind, why = node.operator.node.kind, node.operator.why
+        lines.append(f"{' + '.join(node.sources)} ({kind}) stays on the host: {why}; it {cost}")
+    if rest := len(hosts) - len(lines):
+        lines.append(f"{rest} more node{'s' * (rest > 1)} on the host; --explain lists them")
+    return lines
 
 
 def host_cycles(partition: Partition, per_cycle: float) -> list[int]:

@@ -10,7 +10,11 @@ import pytest
 
 from mapper.compiler.explain import explain
 from mapper.compiler.model import open_model
+from mapper.compiler.optimise import optimised
+from mapper.compiler.partition.functions import divide
+from mapper.compiler.partition.hostwork import host_notes
 from mapper.compiler.settings import CompileSettings
+from mapper.compiler.transforms.fuse import fuse
 from tests.storage.formats.onnx_models import model, node, onnx
 
 SIDE, CHANNELS = 8, 6
@@ -59,3 +63,21 @@ def test_work_of_a_node(name: str, tmp_path: Path) -> None:
         rows = {row.node: row for row in explain(open_model(path), settings, speed)}
         assert rows[host].where == "host"
         assert {row.node: row.cycles for row in rows.values() if row.cycles} == {host: cycles}
+
+
+def test_notes_name_operator_reason_and_cycles(tmp_path: Path) -> None:
+    """The node between two layers costs cycles of the period, those at the end none."""
+    ends = [node("Asinh", f"x{number}", f"x{number + 1}") for number in range(3, 8)]
+    nodes = [
+        node("Conv", "x a", "x1", **SAME), node("Asinh", "x1", "x2"),
+        node("Conv", "x2 c", "x3", **SAME), *ends[:-1], node("Asinh", "x7"),
+    ]  # fmt: skip
+    constants = {"a": CONSTANTS["a"], "c": CONSTANTS["a"]}
+    made = model(nodes, constants, {"x": (1, CHANNELS, SIDE, SIDE)})
+    onnx.save(made, str(tmp_path / "model.onnx"))
+    graph = optimised(open_model(tmp_path / "model.onnx"), ())
+    lines = host_notes(graph, divide(graph, fuse(graph)), 2)
+    why = "(Asinh) stays on the host: no core computes Asinh"
+    assert lines[0] == f"n_x2 {why}; it takes {3 * MAP // 2} cycles of the host per frame"
+    assert lines[1] == f"n_x4 {why}; it does not delay the cores, at an end of the model"
+    assert [len(lines), lines[-1]] == [5, "2 more nodes on the host; --explain lists them"]
