@@ -16,7 +16,7 @@ from chipsim.npu.cycles import Timed, run_queues
 from chipsim.npu.mesh.chip import MeshChip, Place, say
 from chipsim.npu.mesh.run import MeshTimes
 from chipsim.npu.mesh.setup import steps_of_chip
-from chipsim.npu.mesh.steps import Steps
+from chipsim.npu.mesh.steps import MOVED, Steps
 
 SETTLED = 3
 """First frame whose interval from the previous one counts for the period."""
@@ -98,9 +98,10 @@ def chip_report(chip: MeshChip, times: MeshTimes) -> ChipReport:
 def _alone(chip: MeshChip, steps: Steps, number: int) -> int:
     """Return the initiation interval of a core that never waits for others."""
     span = slice(int(steps.first[number]), int(steps.first[number + 1]))
-    columns = (steps.unit, steps.wait, steps.signal, steps.cycles)
+    moved = steps.more[:, MOVED] * chip.shape.load_bits
+    columns = (steps.unit, steps.wait, steps.signal, steps.cycles, moved)
     rows = zip(*(column[span].tolist() for column in columns), strict=True)
-    program = [Timed(unit, wait, signal, cycles) for unit, wait, signal, cycles in rows]
+    program = [Timed(*row) for row in rows]
     return run_queues(program, chip.shape).cycles + chip.shape.latency.restart
 
 

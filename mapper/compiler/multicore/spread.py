@@ -40,7 +40,7 @@ from mapper.compiler.multicore.plan import plan_cores
 from mapper.compiler.multicore.received import result_functions
 from mapper.compiler.multicore.room import require_room_on_several
 from mapper.compiler.multicore.tries import Tried, best_of, each, earliest, tried
-from mapper.compiler.multicore.vertices import vertices_of
+from mapper.compiler.multicore.vertices import vertices_of, with_own_nodes
 from mapper.compiler.partition.hostwork import host_cycles
 from mapper.compiler.program.image import program_of
 from mapper.compiler.program.links import CoreLinks, Place
@@ -59,11 +59,15 @@ FRAMES = 8
 
 
 class Programs(NamedTuple):
-    """Programs of a cut, the log of their generation, and the input that they were made from."""
+    """Programs of a cut, the log of their generation, and the input that they were made from.
+
+    at_port : the port of a node is the bottleneck
+    """
 
     made: Made
     log: CompileLog
     job: CompileJob
+    at_port: bool
 
 
 Ran = list[Tried[Programs]]
@@ -132,9 +136,11 @@ def spread(job: CompileJob, chip: Chip, log: CompileLog) -> Made:
         all_ = _cuts(job, STREAMED, (chip, ports), [])
     first = earliest if job.settings.objective == "latency" else best_of
     best = first(all_)
-    if job.settings.placement == "mapper":
-        again = _simulated(best.made.job, best.found, (chip, ports), FINAL)
-        best = min(again, best, key=lambda one: (one.period, one.latency))
+    if job.settings.placement == "mapper":  # cores at the host's ports would share them with it
+        again = [_simulated(best.made.job, best.found, (chip, ports), FINAL)]
+        if again[0].made.at_port and max(best.found.groups) < chip.usable_count - len(ports):
+            again.append(_simulated(best.made.job, best.found, (chip, ports), FINAL, apart=True))
+        best = min(*again, best, key=lambda one: (one.period, one.latency))
     made = best.made.made
     log.lines += best.made.log.lines
     log.add(
@@ -171,15 +177,17 @@ def _cuts(job: CompileJob, way: Way, where: tuple[Chip, Sequence[Place]], before
 
 
 def _simulated(
-    job: CompileJob, found: Grouped, where: tuple[Chip, Sequence[Place]], preset: str
-) -> Tried[Programs]:
+    job: CompileJob, found: Grouped, where: tuple[Chip, Sequence[Place]], preset: str,
+    apart: bool = False,
+) -> Tried[Programs]:  # fmt: skip
     """Place a cut, generate its programs, and run some frames.
 
-    where : the chip, and the nodes of the host's ports; preset : of the placement
+    where : the chip, and the nodes of the host's ports; preset, apart : of the placement
     """
     chip, ports = where
     log, shape = CompileLog(), job.shape
     vertices = vertices_of(Whole.of(job), *found, shape)
+    vertices = with_own_nodes(vertices) if apart else vertices
     cores = cores_of(vertices, chip, ports, job.settings.placement, preset)
     at = [(int(core) % chip.width, int(core) // chip.width) for core in cores]
     made = on_cores(job, list(zip(found.pieces, at, strict=True)), ports, log)
@@ -192,7 +200,8 @@ def _simulated(
         late = work.waits[:, CAUSES.index("router")].max() / FRAMES
         cycles[groups[core]] = ran.cores[core].cycles + float(late)
     assert ran.mean is not None
-    return Tried(found, Programs(made, log, job), cycles, ran.mean, ran.latency)
+    programs = Programs(made, log, job, ran.bound.where.startswith("port"))
+    return Tried(found, programs, cycles, ran.mean, ran.latency)
 
 
 def _run(made: Made, chip: Chip, job: CompileJob) -> tuple[MeshChip, MeshTimes]:

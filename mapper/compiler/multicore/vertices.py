@@ -86,6 +86,12 @@ def vertices_of(
     )
 
 
+def with_own_nodes(vertices: Vertices) -> Vertices:
+    """Return vertices whose host ports take whole nodes, so that no core sends from there."""
+    host = vertices.groups.size
+    return vertices._replace(sizes=np.append(vertices.sizes[:host], WHOLE))
+
+
 def with_ports(vertices: Vertices, port_of: NDArray[np.int64], ports: int) -> Vertices:
     """Replace the single host vertex by several ports at the end.
 
@@ -97,7 +103,7 @@ def with_ports(vertices: Vertices, port_of: NDArray[np.int64], ports: int) -> Ve
         np.where(one == host, host + port_of[np.where(one == host, other, 0)], one)
         for one, other in (ends, ends[::-1])
     )
-    sizes = np.append(vertices.sizes[:host], np.zeros(ports, np.int64))
+    sizes = np.append(vertices.sizes[:host], np.full(ports, vertices.sizes[host]))
     return vertices._replace(sizes=sizes, source=source, target=target)
 
 

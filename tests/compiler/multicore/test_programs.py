@@ -299,3 +299,17 @@ def test_weights_fill_the_cores() -> None:
         assert "WSTREAM" not in {one.kind for one in image.decoded("out")}
     with pytest.raises(DoesNotFitError, match="weight memory needs about 2"):
         folder(build, replace(HOW, cores=2), replace(shape, weight_words=39))
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
+def test_a_busy_port_of_the_host_has_its_own_node() -> None:
+    """With a core there, the port takes 674 flits per frame; the host alone sends 512."""
+    build = Builder(16, 16, 16, seed=1)
+    build.end(build.conv(build.conv(build.input, 16, ONE), 16, ONE))
+    found = folder(deepcopy(build), HOW, SHAPE, Chip("nine", 3, 3))
+    assert found.manifest["ports"] == [[0, 0]]
+    assert len(found.images) > 2 and (0, 0) not in found.images
+    report = run_frames(found, None, 20).report
+    assert report.bound.cycles < 530 and report.period is not None and report.period < 550
+    assert {one.differences for one in checked(build, found)} == {0}
