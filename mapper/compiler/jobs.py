@@ -43,7 +43,10 @@ def job_of(
         cores = min(chip.usable_count, settings.cores or chip.usable_count)
         if settings.padding == "stored":
             cores = 1  # these models run on one core
-        context = context_of(shape, choices, settings.reuse, settings.few_channels, cores, log)
+        searches = CutSearches()
+        context = context_of(
+            shape, choices, settings.reuse, settings.few_channels, cores, log, searches
+        )
         optimise_integers(graph, context, settings.off)
         require_sound(graph)
     with stage("partition"):
@@ -53,7 +56,7 @@ def job_of(
     with stage("execution order"):
         partition = divide(graph, macros)
     link, speed = HostLink.of(chip.host), (chip.host or ChipHost()).operations
-    return CompileJob(partition, places, shape, choices, settings, link, CutSearches(), speed)
+    return CompileJob(partition, places, shape, choices, settings, link, searches, speed)
 
 
 def _first_reason(graph: Graph) -> str:

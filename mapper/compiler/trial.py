@@ -10,6 +10,7 @@ from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.builder import Choices
 from mapper.compiler.codegen.placement import plan_weights
 from mapper.compiler.codegen.program import CoreTarget, emitted, memory_sizes
+from mapper.compiler.codegen.searches import CutSearches
 from mapper.compiler.ir.graph import Graph, part_of
 from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.tensor import Tensor
@@ -29,31 +30,33 @@ from mapper.errors import MapperError
 
 def context_of(
     shape: NpuShape, choices: Choices, reuse: bool, few_channels: FewChannels = "auto",
-    cores: int = 1, log: CompileLog | None = None,
+    cores: int = 1, log: CompileLog | None = None, searches: CutSearches | None = None,
 ) -> Context:  # fmt: skip
     """Return the context of passes.
 
     reuse : whether maps with disjoint lifetimes share memory; few_channels : where windows of
         layers of few channels are built; cores : number of cores that share the layers
     log : extended by the passes
+    searches : searches for cuts of this compilation
     """
 
     def fits(graph: Graph) -> bool:
         most = cores * shape.map_vectors
         return not most or memory_needed(graph, shape, reuse) <= most
 
-    trial = trial_of(shape, replace(choices, first_tile=None))
+    trial = trial_of(shape, replace(choices, first_tile=None), searches or CutSearches())
     return Context(shape, trial, fits, few_channels, cores=cores, log=log or CompileLog())
 
 
-def trial_of(shape: NpuShape, choices: Choices) -> Trial:
+def trial_of(shape: NpuShape, choices: Choices, searches: CutSearches) -> Trial:
     """Return a function that measures nodes on an otherwise idle core, with maps at any address."""
-    return lambda nodes, results: taken(nodes, results, shape, choices)
+    return lambda nodes, results: taken(nodes, results, shape, choices, searches)
 
 
 def taken(
-    nodes: Sequence[Node], results: Sequence[Tensor], shape: NpuShape, choices: Choices
-) -> Taken | None:
+    nodes: Sequence[Node], results: Sequence[Tensor], shape: NpuShape, choices: Choices,
+    searches: CutSearches,
+) -> Taken | None:  # fmt: skip
     """Return the cost of nodes as a program, by its timeline; the nodes are unchanged."""
     part = part_of(nodes, results)
     # usually a memory limit: changes that cannot be tried are not applied
@@ -66,7 +69,7 @@ def taken(
         regions = plan_memory(stored, shape.columns, 0)
         weights = plan_weights(partition.macros, shape, "optimal")
         functions = [(one.first, one.stop) for one in partition.functions]
-        core = CoreTarget.alone(shape, regions, weights)
+        core = CoreTarget.alone(shape, regions, weights)._replace(searches=searches)
         made = emitted(partition.macros, functions, core, choices, context.log)
         emitter, ends = made.emitter, made.ends
         used = max(memory_use(regions).used, emitter.area.stop, shape.map_vectors)

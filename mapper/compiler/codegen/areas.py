@@ -61,9 +61,8 @@ class Entries(NamedTuple):
         """Counts and strides of an instruction that goes through the entries block by block."""
         return {"n_out": self.blocks, "n_in": self.pixels, "dst_out": self.pixels, "dst_in": 1}
 
-    @property
     def cells(self) -> NDArray[np.int64]:
-        return np.arange(self.first, self.first + self.blocks * self.pixels)
+        return np.arange(self.first, self.stop)
 
     @property
     def stop(self) -> int:

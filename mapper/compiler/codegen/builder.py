@@ -105,6 +105,14 @@ BASES = {"LOAD": ("src", 0), "STORE": ("dst", 1)}
 """Address fields in the feature memory, and the space of their base, by op."""
 
 
+class BuilderState(NamedTuple):
+    """Buffer halves to use next, and the distances that the units are set to."""
+
+    inputs: int = 0
+    entries: int = 0
+    distances: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
+
+
 class ProgramBuilder:
     """Collects the steps of a core and fills its small memories.
 
@@ -151,14 +159,14 @@ class ProgramBuilder:
 
         sent : vectors that it sends to another core
         """
-        used, fields, reads = self.tables.used, instruction.fields, list(reads)
-        for name, (_, memory) in TABLES.items():
-            spans = used[name]
+        tables, fields, reads = self.tables, instruction.fields, list(reads)
+        for name, (_, memory) in TABLES.items() if tables.reloaded else ():
+            spans = tables.used[name]
             if name == PARAMETERS and ("bm" in fields or fields.get("source") == 2):
-                spans = spans + self.tables.bias
+                spans = spans + tables.bias
             reads += [Touch(memory, one.cells) for one in spans]
-        if instruction.op != "CTRL":
-            self.tables.used = {name: [] for name in used}
+        if instruction.op != "CTRL" and tables.reloaded:
+            tables.used = {name: [] for name in tables.used}
         self._add(instruction, reads, list(writes))
         self.steps[-1].sent = sent
 
@@ -214,6 +222,17 @@ class ProgramBuilder:
             rows, blocks = Span(0, tensor.height), Span(0, pixel)
             return (Target("LOCAL", self.regions[tensor], rows, blocks),)
         return found
+
+    @property
+    def state(self) -> BuilderState:
+        """State that earlier tiles leave to the next one."""
+        distances = tuple((unit, tuple(one.items())) for unit, one in self._distances.items())
+        return BuilderState(self._half_inputs, self._half_entries, distances)
+
+    @state.setter
+    def state(self, state: BuilderState) -> None:
+        self._half_inputs, self._half_entries, distances = state
+        self._distances = {unit: dict(one) for unit, one in distances}
 
     def next_inputs(self) -> int:
         """Return the first vector of the next half of the input buffer."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import NamedTuple
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +13,12 @@ from numpy.typing import NDArray
 from chipsim.npu.arrivals import HostLink
 from chipsim.npu.cycles import Timeline
 from hw.errors import HwError
-from hw.npu.isa.encoding import encode_micro_ops, encode_program
+from hw.npu.isa.encoding import (
+    encode,
+    encode_micro_op,
+    encode_micro_ops,
+    encode_program,
+)
 from hw.npu.isa.table import Instruction
 from mapper.compiler.codegen.macros.encode import Layers
 from mapper.compiler.codegen.macros.file import require_canonical, unpack_layers
@@ -68,7 +75,7 @@ class CoreCode:
     steps, program : one instruction per step; records : file of the macro records they come from
     ends : number of instructions up to the end of each layer
     spans : first instruction and end of each function, END included
-    timeline : timing of a frame if nothing from other cores delays it
+    link : timing of the host's weights
     """
 
     place: Place
@@ -84,8 +91,9 @@ class CoreCode:
     records: bytes
     ends: list[int]
     spans: list[tuple[int, int]]
-    timeline: Timeline
     links: CoreLinks = field(default_factory=lambda: NO_LINKS)
+    link: HostLink | None = None
+    _timeline: Timeline | None = None
 
     @classmethod
     def of(
@@ -95,13 +103,19 @@ class CoreCode:
     ) -> CoreCode:  # fmt: skip
         """layers : numbers and macro nodes; maps : feature maps and the vectors they occupy
         code : program and spans of its functions; link : timing of the host's weights"""
-        tables, shape = made.emitter.tables, made.emitter.shape
-        before = Preloaded.of(tables, made.preset)
-        timeline = timeline_of_functions(*code, shape, before, link)
         return cls(
-            place, *layers, *maps, static_words, tables, made.preset, made.emitter.steps, code[0],
-            made.records, made.ends, code[1], timeline, links,
+            place, *layers, *maps, static_words, made.emitter.tables, made.preset,
+            made.emitter.steps, code[0], made.records, made.ends, code[1], links, link,
         )  # fmt: skip
+
+    @property
+    def timeline(self) -> Timeline:
+        """Timing of a frame if nothing from other cores delays it."""
+        if self._timeline is None:
+            before = Preloaded.of(self.tables, self.preset)
+            code = self.program, self.spans
+            self._timeline = timeline_of_functions(*code, self.tables.shape, before, self.link)
+        return self._timeline
 
     @property
     def regions(self) -> dict[Tensor, Region]:
@@ -142,13 +156,41 @@ def _image(
     }
     return Image(
         info,
-        encode_program(program),
-        encode_micro_ops(tables.micro_ops),
+        _encoded(_instruction_bytes, program, encode_program),
+        _encoded(_micro_op_bytes, tables.micro_ops, encode_micro_ops),
         np.array(tables.weights, np.int8).reshape(-1, shape.rows, shape.columns),
         np.array(tables.parameters, np.int64).astype(np.int32).reshape(-1, 16),
         np.array(tables.headers, "<u8").tobytes(),
         preset.vectors(shape.columns),
     )
+
+
+T = TypeVar("T")
+
+
+def _encoded(
+    encode_one: Callable[[T], bytes], parts: Sequence[T], encode_all: Callable[[Sequence[T]], bytes]
+) -> bytes:
+    """Return the bytes of instructions or micro-ops; most of them were encoded before, for other
+    cuts."""
+    try:
+        return b"".join(map(encode_one, parts))
+    except HwError:
+        return encode_all(parts)  # its error has the number
+
+
+def _instruction_bytes(one: Instruction) -> bytes:
+    return _bytes_of_fields(*one[:4], tuple(one.fields.items()))
+
+
+@lru_cache(1 << 16)
+def _bytes_of_fields(
+    op: str, kind: str, wait: int, signal: int, fields: tuple[tuple[str, int], ...]
+) -> bytes:
+    return encode(Instruction(op, kind, wait, signal, dict(fields)))
+
+
+_micro_op_bytes = lru_cache(1 << 16)(encode_micro_op)
 
 
 class Remade(NamedTuple):

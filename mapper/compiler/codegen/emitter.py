@@ -19,10 +19,7 @@ from mapper.compiler.codegen.stores import store
 from mapper.compiler.ir import node as op
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Node
-from mapper.compiler.program.tables import Tables
-from mapper.compiler.tiling.onchip import CutChoice, TileCost, choices
 from mapper.compiler.tiling.tiles import Cut, Tile, spans_of, tiles_of
-from mapper.compiler.tiling.units import tile_cost
 from mapper.errors import MapperError
 
 Begin = Callable[[ProgramBuilder, Node], Product]
@@ -54,11 +51,11 @@ class Emitter(ProgramBuilder):
         self.macro, self.number = macro, self.number + 1
         if self.number in self.dynamic:
             self.streams.begin_layer(weight_words(macro, self.shape))
-        product = self._begin()
+        product = self.begin()
         after = None  # step after the products of the previous tile
         for tile in tiles_of(macro, cut, self.shape):
             first = len(self.steps)
-            self._make(product, tile, cut)
+            self.emit_tile(product, tile, cut)
             if after is not None:
                 self._begin_sums_at(after, first)
             units = [step.unit for step in self.steps[first:]]
@@ -77,37 +74,14 @@ class Emitter(ProgramBuilder):
             self.steps[first : first + 2] = []
             self.steps[place:place] = moved
 
-    def ways(self, macro: Macro, number: int, plane: tuple[int, int] | None) -> list[CutChoice]:
-        """Return the possible cuts of a macro node with the cost of their tiles; emit nothing.
-
-        plane : rows and columns of its tiles, None to choose them
-        """
-        trial = Emitter(self.shape, self.regions, self.options, self.memory)
-        trial.macro, trial.number = macro, number
-        trial.tables = Tables(self.shape, bounded=False)
-        product = trial._begin()
-
-        def measure(tile: Tile, cut: Cut) -> TileCost:
-            trial.steps, trial.tables = [], Tables(self.shape, bounded=False)
-            trial._make(product, tile, cut)
-            tables = trial.tables
-            return tile_cost(trial.steps, len(tables.micro_ops), self.shape, tables.headers)
-
-        def count(cut: Cut) -> int:
-            trial.steps, trial.tables = [], Tables(self.shape, bounded=False)
-            for tile in tiles_of(macro, cut, self.shape):
-                trial._make(product, tile, cut)
-            return len(trial.tables.micro_ops)
-
-        return choices(macro, self.shape, measure, count, plane)
-
-    def _begin(self) -> Product | None:
+    def begin(self) -> Product | None:
         """Return the tile function of the first operator, or None if a load is enough."""
         first = self.macro.nodes[0]
         begin = BEGINS.get(type(first.operator))
         return None if begin is None else begin(self, first)
 
-    def _make(self, product: Product | None, tile: Tile, cut: Cut) -> None:
+    def emit_tile(self, product: Product | None, tile: Tile, cut: Cut) -> None:
+        """Emit the steps of a tile. product : tile function of the first operator"""
         macro = self.macro
         self.tile += 1
         spans = spans_of(macro, tile)

@@ -50,12 +50,16 @@ class Words(NamedTuple):
     cells: NDArray[np.int64] | None = None
     fresh: bool = False
 
+    def place(self, ky: int, kx: int) -> int:
+        """Return the number of a kernel position in the part."""
+        rows, columns = self.part
+        return (ky - rows.first) * columns.size + kx - columns.first
+
     def word(self, output: int, ky: int, kx: int, block: int) -> int:
         """Return the weight word of a kernel position and an input block."""
-        rows, columns = self.part
-        place = (ky - rows.first) * columns.size + kx - columns.first
         span = self.spans[output]
-        return self.first[output] + (place * span.size + block - span.first) * self.each
+        at = self.place(ky, kx) * span.size + block - span.first
+        return self.first[output] + at * self.each
 
     def apart(self, output: int) -> int:
         """Return the number of words from an output block to the next."""

@@ -30,9 +30,13 @@ def load_inputs(core: ProgramBuilder, area: LoadArea, far: int = 0) -> Entries:
     base = core.next_inputs()
     inputs = Entries(base, area.blocks.size, area.rows.size, area.columns.size)
     value = padding = area.region.tensor.zero_point
-    cells = area.cells(padding)
     if far:
-        value, cells = (value << 8) + (value & 255), np.concatenate([cells, cells + far])
+        value = (value << 8) + (value & 255)
+
+    def cells() -> NDArray[np.int64]:
+        found = area.cells(padding)
+        return np.concatenate([found, found + far]) if far else found
+
     core.set_distance("LOAD", src=far or area.region.high)
     fields = area.fields(padding) | {"dst": base, "value": value}
     made = Instruction("LOAD", "INP", fields=fields)
@@ -50,7 +54,7 @@ def load_entries(core: ProgramBuilder, area: LoadArea, first: int, padding: int 
     fields = area.fields(padding) | {"dst": first, "value": padding}
     core.step(
         Instruction("LOAD", "ACC8", fields=fields),
-        [Touch("FM", area.cells(padding))], [Touch("ACC", made.cells)],
+        [Touch("FM", lambda: area.cells(padding))], [Touch("ACC", made.cells)],
     )  # fmt: skip
     return made
 

@@ -253,32 +253,36 @@ def _micro_ops(window: Window, where: Products, part: KernelPart, taps: int) -> 
     """
     kw, (dh, dw) = window.size[1], window.dilation
     piece, inputs, kernels, words = where.piece, where.inputs, where.kernels, where.words
+    depthwise = kernels.kind == "DEPTHWISE"
     rows, columns = piece.part
     begins = where.edge.part.rows.first * kw + where.edge.part.columns.first
-    first_input = where.input(window)
+    first_input, block_step = where.input(window), inputs.block_step
+    row_step, column_step = dh * inputs.row_step, dw * inputs.column_step
+    places = [
+        (
+            ky * kw + kx,
+            first_input + (ky - rows.first) * row_step + (kx - columns.first) * column_step,
+            words.place(ky, kx),
+        )
+        for ky in range(*part.rows)
+        for kx in range(*part.columns)
+    ]
     found = []
     for ob in where.blocks:
-        span, first = kernels.spans[ob], where.sum(ob)
-        for c in range(*piece.blocks.meet(span)):
-            for ky in range(*part.rows):
-                for kx in range(*part.columns):
-                    place = ky * kw + kx
-                    block = (c - piece.blocks.first) * inputs.block_step
-                    y, x = (ky - rows.first) * dh, (kx - columns.first) * dw
-                    if kernels.kind == "DEPTHWISE":
-                        word, tap = words.first[ob] + place // taps, place % taps
-                    else:
-                        word, tap = words.word(ob, ky, kx, c), 0
-                    found.append(
-                        MicroOp(
-                            acc=first,
-                            inp=first_input + block + y * inputs.row_step + x * inputs.column_step,
-                            wgt=word,
-                            tap=tap,
-                            bm=ob * kernels.lanes,
-                            init=int(c == span.first and place == begins),
-                        )
-                    )
+        span, first, bias = kernels.spans[ob], where.sum(ob), ob * kernels.lanes
+        some = piece.blocks.meet(span)
+        if some.size <= 0:
+            continue
+        word, stored = words.first[ob], words.spans[ob]
+        for c in range(*some):
+            at, block = c - stored.first, (c - piece.blocks.first) * block_step
+            for place, pixel, among in places:
+                if depthwise:
+                    wgt, tap = word + place // taps, place % taps
+                else:
+                    wgt, tap = word + (among * stored.size + at) * words.each, 0
+                init = int(c == span.first and place == begins)
+                found.append(MicroOp(first, pixel + block, wgt, tap, bias, init))
     return found if kernels.static is not None else sorted(found, key=lambda op: op.wgt)
 
 

@@ -28,8 +28,9 @@ from mapper.compiler.program.links import (
     CoreLinks,
     Place,
     freed_for,
+    given,
     linked,
-    sent_to,
+    sent,
 )
 from mapper.compiler.program.presets import Preset
 from mapper.compiler.program.steps import Step, with_tokens
@@ -116,12 +117,13 @@ def linked_cores(
 ) -> Iterator[tuple[Emitted, CoreLinks]]:
     """Yield the programs of all cores of a chip with waits and credits, and their links with the
     initial counts of streams."""
-    all_ = [(made.emitter.steps, links) for _, made, links in cores]
-    for place, made, links in cores:
-        comes = sent_to(place, [steps for steps, _ in all_]) | links.comes
-        input_ = comes, freed_for(place, all_)
+    come = sent(made.emitter.steps for _, made, _ in cores)
+    freed = [given(made.emitter.steps, links.credits) for _, made, links in cores]
+    for (place, made, links), mine in zip(cores, freed, strict=True):
+        comes = come.get(place, {}) | links.comes
+        input_ = comes, freed_for(place, freed)
         emitter = made.emitter
-        emitter.steps, counts = linked(emitter.steps, links, *input_, map_capacity(emitter.shape))
+        emitter.steps, counts = linked(emitter.steps, mine, *input_, map_capacity(emitter.shape))
         numbers = np.array([step.macro for step in emitter.steps])
         ends = [int(np.flatnonzero(numbers <= at)[-1]) + 1 for at in range(len(made.ends))]
         yield made._replace(ends=ends), replace(links, counts=counts)
@@ -226,7 +228,7 @@ class CutOptions(NamedTuple):
             return cls(found, [])
         cuts = [fixed_cut(options.schedule, macro, emitter.shape) for macro in macros]
         if plane and macros:
-            cuts[0] = emitter.ways(macros[0], 0, plane)[0].cut
+            cuts[0] = searches.ways(emitter, macros[0], 0, plane)[0].cut
         return cls([], cuts)
 
     def chosen(

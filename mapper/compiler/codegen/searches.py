@@ -6,7 +6,7 @@ of each cut. Parts of equal size in the middle of a map differ by their addresse
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,12 +14,13 @@ import numpy as np
 
 from mapper.compiler.codegen.builder import ProgramBuilder
 from mapper.compiler.codegen.emitter import Emitter
+from mapper.compiler.codegen.tile_trials import TileCodes, TileTrials
 from mapper.compiler.ir import node as op
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region
-from mapper.compiler.tiling.onchip import CutChoice
+from mapper.compiler.tiling.onchip import DEFAULT, Breadth, CutChoice, choices
 
 Plane = tuple[int, int] | None
 
@@ -27,14 +28,25 @@ Plane = tuple[int, int] | None
 class CutSearches:
     """Choices of cuts that were found before in this compilation."""
 
-    def __init__(self) -> None:
+    def __init__(self, breadth: Breadth = DEFAULT) -> None:
+        self._breadth = breadth
         self._known: dict[Hashable, list[CutChoice]] = {}
+        self._codes = TileCodes()
 
     def ways(self, emitter: Emitter, macro: Macro, number: int, plane: Plane) -> list[CutChoice]:
-        """Return the possible cuts of a macro node, see `Emitter.ways`."""
-        key = (number in emitter.dynamic, plane, *_of_core(emitter), *_of_macro(emitter, macro))
+        """Return the possible cuts of a macro node with the cost of their tiles; emit nothing.
+
+        plane : rows and columns of its tiles, None to choose them
+        """
+        core = _of_core(emitter)
+        whole = tuple(_of_macro(emitter, macro, _of_tensor))
+        key = number in emitter.dynamic, plane, *core, whole
         if key not in self._known:
-            self._known[key] = emitter.ways(macro, number, plane)
+            layer = core, tuple(_of_macro(emitter, macro, _of_any_size))
+            trials = TileTrials(emitter, macro, number, layer, self._codes)
+            self._known[key] = choices(
+                macro, emitter.shape, trials.cost, trials.micro_ops, plane, self._breadth
+            )
         return self._known[key]
 
 
@@ -45,20 +57,22 @@ def _of_core(core: ProgramBuilder) -> tuple[Hashable, ...]:
     return replace(core.options, lag=0.0), core.memory.reloaded, static
 
 
-def _of_macro(core: ProgramBuilder, macro: Macro) -> Iterator[Hashable]:
+def _of_macro(
+    core: ProgramBuilder, macro: Macro, of_tensor: Callable[[Tensor], Hashable]
+) -> Iterator[Hashable]:
     """Yield all of a macro node that its instructions depend on, except addresses and values."""
     yield macro.words
     nodes = [macro.windows, *macro.nodes, macro.sign]
-    yield tuple(None if node is None else _of_node(node) for node in nodes)
+    yield tuple(None if node is None else _of_node(node, of_tensor) for node in nodes)
     yield tuple(_of_region(core.regions[one]) for one in macro.inputs)
     for tensor in macro.outputs:
-        yield tuple(
-            (one.kind, one.rows, one.blocks, _of_region(one.region))
-            for one in core.targets_of(tensor)
-        )
+        targets = core.targets_of(tensor)
+        if of_tensor is _of_tensor:
+            yield tuple((one.rows, one.blocks) for one in targets)
+        yield tuple((one.kind, _of_region(one.region)) for one in targets)
 
 
-def _of_node(node: Node) -> Hashable:
+def _of_node(node: Node, of_tensor: Callable[[Tensor], Hashable]) -> Hashable:
     operator: Any = node.kind
     if isinstance(node.operator, op.Conv | op.Pool | op.Upsample | op.WindowColumns):
         operator = node.operator
@@ -70,11 +84,17 @@ def _of_node(node: Node) -> Hashable:
                     int(abs(offset).max()).bit_length())  # fmt: skip
     elif isinstance(node.operator, op.Lookup):
         operator = node.operator.interpolates
-    return operator, *(_of_tensor(one) for one in (*node.inputs, *node.outputs))
+    return operator, *(of_tensor(one) for one in (*node.inputs, *node.outputs))
 
 
 def _of_tensor(tensor: Tensor) -> Hashable:
     shape = tensor.shape if tensor.value is None else tensor.value.shape
+    return tensor.type, shape, tensor.zero_point, tensor.planes, tensor.stored
+
+
+def _of_any_size(tensor: Tensor) -> Hashable:
+    """Return a tensor without its rows and columns."""
+    shape = tensor.shape[3:] if tensor.value is None else tensor.value.shape
     return tensor.type, shape, tensor.zero_point, tensor.planes, tensor.stored
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -85,16 +87,19 @@ def _store(
     if target.kind != "LOCAL":
         fields |= {"x": target.core[0], "y": target.core[1], "stream": target.stream}
     core.set_distance("STORE", src=high)
-    pixels = src + np.arange(height * made.columns)
-    entries = (np.arange(blocks)[:, None] * made.pixels + pixels).ravel()
-    cells = area.cells()
+
+    def entries() -> NDArray[np.int64]:
+        pixels = src + np.arange(height * made.columns)
+        return (np.arange(blocks)[:, None] * made.pixels + pixels).ravel()
+
     sent = None
     if target.kind == "REMOTE":
-        sent = SentVectors(target.core, target.stream, target.credit, _in_order(area, scale))
+        order = partial(_in_order, area, scale)
+        sent = SentVectors(target.core, target.stream, target.credit, order)
     core.step(
         Instruction("STORE", kind, fields=fields),
         [Touch("ACC" if whole else "OUT", entries)],
-        [Touch("FM", cells)] if target.kind == "LOCAL" else [], sent,
+        [Touch("FM", area.cells)] if target.kind == "LOCAL" else [], sent,
     )  # fmt: skip
 
 

@@ -129,35 +129,41 @@ def links_from_json(data: Mapping[str, Any]) -> CoreLinks:
     return CoreLinks(tuple(given), tuple(brought))
 
 
-def sent_to(place: Place, cores: Iterable[Sequence[Step]]) -> dict[int, NDArray[np.int64]]:
-    """Return the vectors that arrive at a core, by stream, in order; cores : steps of all cores"""
-    found: dict[int, list[NDArray[np.int64]]] = {}
+def sent(cores: Iterable[Sequence[Step]]) -> dict[Place, dict[int, NDArray[np.int64]]]:
+    """Return the vectors that arrive at each core, by stream, in order; cores : steps of all"""
+    found: dict[Place, dict[int, list[NDArray[np.int64]]]] = {}
     for steps in cores:
         for step in steps:
-            if step.sent is not None and step.sent.core == place:
-                found.setdefault(step.sent.stream, []).append(step.sent.cells)
-    return {stream: np.concatenate(cells) for stream, cells in found.items()}
+            if (one := step.sent) is not None:
+                found.setdefault(one.core, {}).setdefault(one.stream, []).append(one.cells)
+    return {
+        place: {stream: np.concatenate(cells) for stream, cells in streams.items()}
+        for place, streams in found.items()
+    }
 
 
-def freed_for(
-    place: Place, cores: Iterable[tuple[Sequence[Step], CoreLinks]]
-) -> dict[int, list[Credit]]:
+Given = list[tuple[int, Credit]]
+"""Credits of a core in order, each with the index of the step that frees it."""
+
+
+def freed_for(place: Place, cores: Iterable[Given]) -> dict[int, list[Credit]]:
     """Return the credits that other cores send to a core, by stream, in order; cores : all cores"""
     found: dict[int, list[Credit]] = {}
-    for steps, links in cores:
-        for _, one in _given(steps, links.credits):
+    for given in cores:
+        for _, one in given:
             if one.to == place and not one.host:
                 found.setdefault(one.stream, []).append(one)
     return found
 
 
 def linked(
-    steps: Sequence[Step], links: CoreLinks, comes: Mapping[int, NDArray[np.int64]],
+    steps: Sequence[Step], freed_here: Given, comes: Mapping[int, NDArray[np.int64]],
     freed: Mapping[int, Sequence[Credit]], vectors: int,
 ) -> tuple[list[Step], dict[int, int]]:  # fmt: skip
     """Insert the waits for vectors and credits, and the sending of credits, into the steps of a
     core. Return the steps, and the initial stream counts.
 
+    freed_here : credits that the core sends
     comes, freed : vectors that the core receives, in order of arrival, and credits, by stream
     vectors : size of the feature memory
     The last step is END.
@@ -166,18 +172,19 @@ def linked(
     for stream, cells in comes.items():
         arrival[stream][cells] = np.arange(1, cells.size + 1)
     taken = dict.fromkeys(comes, 0)
-    given: dict[int, list[Credit]] = {}
-    for number, one in _given(steps, links.credits):
-        given.setdefault(number, []).append(one)
+    sends: dict[int, list[Credit]] = {}
+    for number, one in freed_here:
+        sends.setdefault(number, []).append(one)
     asked, counts = _asked(steps, freed)
     found: list[Step] = []
     for number, step in enumerate(steps):
         if step is steps[-1]:
             for stream, cells in comes.items():
                 found += _waits("LOAD", stream, cells.size - taken[stream], step)
-            found += [_gives(one, step) for one in given.get(number, [])]
+            found += [_gives(one, step) for one in sends.get(number, [])]
         elif step.unit == "LOAD":
-            read = [some for memory, some in step.reads if memory == "FM" and some.size]
+            fm = [one.cells for one in step.reads if one.memory == "FM"]
+            read = [some for some in fm if some.size]
             for stream in comes if read else ():
                 need = max(int(arrival[stream][some].max()) for some in read)
                 found += _waits("LOAD", stream, need - taken[stream], step)
@@ -186,7 +193,7 @@ def linked(
             found += _waits("STORE", step.sent.credit, asked.get(number, 0), step)
         found.append(step)
         if step is not steps[-1]:
-            found += [_gives(one, step) for one in given.get(number, [])]
+            found += [_gives(one, step) for one in sends.get(number, [])]
     return found, counts
 
 
@@ -206,7 +213,7 @@ def _asked(
         for number, step in enumerate(steps):
             if step.sent is None or step.sent.credit != stream or not step.sent.cells.size:
                 continue
-            bands = np.unique(np.searchsorted(firsts, step.sent.cells, "right") - 1)
+            bands = np.searchsorted(firsts, step.sent.cells, "right") - 1
             need = int(left[bands].max())
             most.append((number, max(need, most[-1][1]) if most else need))
         if not most:
@@ -220,14 +227,15 @@ def _asked(
     return asked, counts
 
 
-def _given(steps: Sequence[Step], credits_: Sequence[Credit]) -> list[tuple[int, Credit]]:
+def given(steps: Sequence[Step], credits_: Sequence[Credit]) -> Given:
     """Return the credits in the order in which they are sent, with the index of the step that
     frees them; the last step if the region is not read."""
     spans = {(one.first, one.stop): len(steps) - 1 for one in credits_}
     for number, step in enumerate(steps):
-        for memory, cells in step.reads:
-            if memory != "FM" or not cells.size:
+        for touch in step.reads:
+            if touch.memory != "FM" or not touch.cells.size:
                 continue
+            cells = touch.cells
             low, high = int(cells.min()), int(cells.max())
             for first, stop in spans:
                 if low < stop and high >= first:

@@ -6,8 +6,11 @@ another unit, or overwrites data that another unit still has to read, waits for 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import cache
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,28 +30,51 @@ def control(queue: str, kind: str, **fields: int) -> Instruction:
     return Instruction("CTRL", kind, fields={"queue": UNITS.index(queue), **fields})
 
 
-def most_of(op: str, kind: str) -> dict[str, int]:
+@cache
+def most_of(op: str, kind: str) -> Mapping[str, int]:
     """Return the largest value of each field of an instruction."""
-    return {field.name: field.most for field in form_of(op, kind).fields}
+    return MappingProxyType({field.name: field.most for field in form_of(op, kind).fields})
 
 
-class Touch(NamedTuple):
+Cells = NDArray[np.int64] | Callable[[], NDArray[np.int64]]
+"""Cells of a memory, or a function that lists them: code whose cycles are counted needs no list."""
+
+
+class Touch:
     """Cells of a memory that an instruction reads or writes: vectors, or entries."""
 
-    memory: str
-    cells: NDArray[np.int64]
+    __slots__ = ("_cells", "memory")
+
+    def __init__(self, memory: str, cells: Cells) -> None:
+        self.memory, self._cells = memory, cells
+
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        if callable(self._cells):
+            self._cells = self._cells()
+        return self._cells
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the memory and the cells."""
+        yield self.memory
+        yield self.cells
 
 
-class SentVectors(NamedTuple):
+class SentVectors:
     """Vectors that a step sends to another core, in order.
 
     stream : of that core, which counts them; credit : stream that counts their credits
     """
 
-    core: tuple[int, int]
-    stream: int
-    credit: int
-    cells: NDArray[np.int64]
+    __slots__ = ("_touch", "core", "credit", "stream")
+
+    def __init__(self, core: tuple[int, int], stream: int, credit: int, cells: Cells) -> None:
+        self.core, self.stream, self.credit = core, stream, credit
+        self._touch = Touch("FM", cells)
+
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        return self._touch.cells
 
 
 @dataclass(slots=True)

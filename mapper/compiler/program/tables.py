@@ -8,7 +8,7 @@ the oldest words. Nothing is kept from the previous frame.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,14 @@ class TableFullError(DoesNotFitError):
         self.memory = memory
 
 
+class _Record(NamedTuple):
+    """Words of a requantisation, and their bytes. how : kept so that no other one has its id"""
+
+    how: Requantisation
+    key: tuple[bytes, ...]
+    words: list[NDArray[np.int64]]
+
+
 class Tables:
     """Contents of small memories, loaded before the first frame or while the program runs. Equal
     lists of micro-ops or headers, and equal parameters, are stored once.
@@ -57,6 +65,7 @@ class Tables:
         self.used: dict[str, list[Span]] = {MICRO_OPS: [], PARAMETERS: []}
         self.bias: list[Span] = []
         self._known: dict[Any, int] = {}
+        self._records: dict[tuple[int, ...], _Record] = {}
 
     def words(self, memory: str) -> int:
         """Return the used words of a small memory; the full size of a reloaded one."""
@@ -87,15 +96,17 @@ class Tables:
     def add_parameters(self, words: list[NDArray[np.int64]], label: str) -> int:
         """Add words of PARAMETER_LANES numbers each; return the address of the first one."""
         with stage("parameters"):
-            key = tuple(word.tobytes() for word in words)
-            if PARAMETERS in self.reloaded:
-                data = np.array(words).astype(np.int32).astype("<i4").tobytes()
-                return self._reload(PARAMETERS, key, data, label).first
-            if key not in self._known:
-                self._known[key] = len(self.parameters)
-                self.parameters += words
-                self._require(len(self.parameters), self.shape.parameter_words, PARAMETERS, label)
-            return self._known[key]
+            return self._add_words(tuple(word.tobytes() for word in words), words, label)
+
+    def _add_words(self, key: tuple[bytes, ...], words: list[NDArray[np.int64]], label: str) -> int:
+        if PARAMETERS in self.reloaded:
+            data = np.array(words).astype(np.int32).astype("<i4").tobytes()
+            return self._reload(PARAMETERS, key, data, label).first
+        if key not in self._known:
+            self._known[key] = len(self.parameters)
+            self.parameters += words
+            self._require(len(self.parameters), self.shape.parameter_words, PARAMETERS, label)
+        return self._known[key]
 
     def add_headers(self, headers: list[int], label: str) -> int:
         """Add a list of packet headers and return the address of its first one.
@@ -153,7 +164,22 @@ class Tables:
     def add_record(
         self, how: Requantisation, channels: int, first: int, stop: int, label: str
     ) -> int:
-        """Add the record of a requantisation for a range of output blocks; return its address."""
+        """Add the record of a requantisation for a range of output blocks; return its address.
+
+        Tiles of a layer share its records: these are looked up by the identity of `how`.
+        """
+        place = id(how), channels, first, stop
+        found = self._records.get(place)
+        if found is None:
+            words = self._record(how, channels, first, stop)
+            found = _Record(how, tuple(word.tobytes() for word in words), words)
+            self._records[place] = found
+        with stage("parameters"):
+            return self._add_words(found.key, found.words, label)
+
+    def _record(
+        self, how: Requantisation, channels: int, first: int, stop: int
+    ) -> list[NDArray[np.int64]]:
         offset = np.broadcast_to(np.asarray(how.offset, np.int64), (channels,))
         flags = int(bool(offset.any())) | 2 * (how.negative is not None)
         head = np.zeros(PARAMETER_LANES, np.int64)
@@ -168,7 +194,7 @@ class Tables:
         words = [head]
         for block in range(first, stop):
             words += [word for group in groups for word in group[block]]
-        return self.add_parameters(words, label)
+        return words
 
 
 def lanes_of(values: NDArray[np.int64], rows: int) -> list[list[NDArray[np.int64]]]:

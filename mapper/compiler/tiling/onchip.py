@@ -16,6 +16,7 @@ from typing import NamedTuple
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.program.inputs import Span
 from mapper.compiler.tiling.streams import TileStream, tile_stream
 from mapper.compiler.tiling.tiles import (
     Cut,
@@ -31,13 +32,26 @@ from mapper.compiler.tiling.tiles import (
 )
 from mapper.errors import DoesNotFitError
 
-FOLLOWED = 12  # cuts per layer whose tiles are followed
-PADDED = 4  # cuts that are also tried without products with padding
-EQUAL_CUTS = 2  # additional cuts into equal tiles, which need fewer micro-ops
 AHEAD = 3  # layers that are followed after the layer whose cut is chosen
 MICRO_OP = (0.0, 0.25, 1.0, 4.0)  # cycles per micro-op in the objective, tried in order
 INSTRUCTION = 0.25  # cycles per instruction in the objective
 PLANES = {"plane8": 8, "plane16": 16}  # rows and columns of the tiles of a fixed schedule
+
+
+class Breadth(NamedTuple):
+    """Breadth of the search for the cut of a layer.
+
+    followed : cuts whose tiles are followed
+    padded : cuts that are also tried without products with padding
+    equal : additional cuts into equal tiles, which need fewer micro-ops
+    """
+
+    followed: int = 12
+    padded: int = 4
+    equal: int = 2
+
+
+DEFAULT = Breadth()
 
 
 class TileCost(NamedTuple):
@@ -96,7 +110,7 @@ class CutChoice(NamedTuple):
 
 def choices(
     macro: Macro, shape: NpuShape, measure: Measure, count: Callable[[Cut], int],
-    plane: tuple[int, int] | None = None,
+    plane: tuple[int, int] | None = None, breadth: Breadth = DEFAULT,
 ) -> list[CutChoice]:  # fmt: skip
     """Return the cuts of a macro node, starting with the default one.
 
@@ -106,6 +120,7 @@ def choices(
     """
     measured: dict[tuple[int, ...], TileCost] = {}
     extent = extent_of(macro, shape)
+    taken: dict[Span, tuple[int, ...]] = {}
 
     def made(cut: Cut) -> CutChoice:
         costs, needs, streams = [], [], []
@@ -119,7 +134,9 @@ def choices(
             if sizes not in measured:
                 measured[sizes] = measure(tile, cut)
             costs.append(measured[sizes])
-            needs.append(_rows_taken(macro, tile))
+            if tile.rows not in taken:
+                taken[tile.rows] = _rows_taken(macro, tile)
+            needs.append(taken[tile.rows])
         across = -(-extent.columns // cut.columns) * -(-extent.blocks // cut.blocks)
         arriving = tuple(streams) if any(streams) else ()
         return CutChoice(cut, costs, across, needs, count(cut) if cut.edges else 0, arriving)
@@ -142,11 +159,11 @@ def choices(
         return _estimate(cut, cuts[0], known, extent, around, stream)
 
     ranked = sorted(cuts[1:], key=estimate)
-    alike = [cut for cut in ranked if _even_tiles(cut, extent)][:EQUAL_CUTS]  # fewer kinds of tiles
-    followed = list(dict.fromkeys([*ranked[:FOLLOWED], *alike]))
+    alike = [cut for cut in ranked if _even_tiles(cut, extent)][: breadth.equal]
+    followed = list(dict.fromkeys([*ranked[: breadth.followed], *alike]))
     window = window_of(macro.nodes[0])
     if macro.conv is not None and window is not None and any(window.pad):
-        padded = [cuts[0], *ranked[:PADDED], *alike]
+        padded = [cuts[0], *ranked[: breadth.padded], *alike]
         followed += [cut._replace(edges="rows") for cut in dict.fromkeys(padded)]
         followed += [cut._replace(edges="all") for cut in dict.fromkeys(padded)]
     for cut in followed:

@@ -59,15 +59,18 @@ def window_of(node: Node) -> Window | None:
 
 def spans_of(macro: Macro, tile: Tile) -> list[tuple[Span, Span]]:
     """Return rows and columns of the first input and of each node's result, for a tile."""
-    found = [(tile.rows, tile.columns)]
+    rows, columns = spans_along(macro, tile.rows, 0), spans_along(macro, tile.columns, 1)
+    return list(zip(rows, columns, strict=True))
+
+
+def spans_along(macro: Macro, span: Span, axis: int) -> list[Span]:
+    """Return the rows (axis 0) or columns of the first input and of each node's result."""
+    found = [span]
     for node in reversed(macro.nodes):
-        if node.kind == "upsample":
-            found.insert(0, found[0])
-            continue
-        window = window_of(node)
-        rows, columns = found[0]
-        found.insert(0, (needed(rows, window, 0), needed(columns, window, 1)))
-    return found
+        if isinstance(node.operator, Conv | Pool):
+            span = needed(span, node.operator.window, axis)
+        found.append(span)
+    return found[::-1]
 
 
 def entries_of(macro: Macro, tile: Tile, kernel: tuple[int, int], share: int = 1) -> int:

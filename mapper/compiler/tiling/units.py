@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,10 +69,12 @@ def _pairs(program: Iterable[Instruction], shape: NpuShape) -> Iterator[bool]:
     """Yield whether each instruction stores 16-bit results (see CTRL.DIST)."""
     distance = 0
     for one in program:
-        fields = _fields(one)
-        if (one.op, one.kind) == ("CTRL", "DIST") and UNITS[fields["queue"]] == "STORE":
-            distance = fields["src"]
-        yield one.op == "STORE" and stores_pairs(one.kind, fields, distance, shape)
+        if one.op == "STORE":
+            yield stores_pairs(one.kind, _fields(one), distance, shape)
+            continue
+        if (one.op, one.kind) == ("CTRL", "DIST") and UNITS[one.fields["queue"]] == "STORE":
+            distance = one.fields.get("src", 0)
+        yield False
 
 
 def timed(
@@ -90,8 +93,12 @@ def timed(
 
 def _fields(one: Instruction) -> dict[str, int]:
     """Return all fields of an instruction; missing fields are 0."""
-    fields = dict.fromkeys((field.name for field in form_of(one.op, one.kind).fields), 0)
-    return fields | dict(one.fields)
+    return {**_no_fields(one.op, one.kind), **one.fields}
+
+
+@cache
+def _no_fields(op: str, kind: str) -> dict[str, int]:
+    return dict.fromkeys((field.name for field in form_of(op, kind).fields), 0)
 
 
 def vectors_of(one: Instruction, shape: NpuShape) -> int:
