@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 FREQUENT = (
     "output", "force", "input_shape", "chip", "npu", "calibrate", "verify", "normalise", "bits",
-    "max_loss", "min_signal", "keep_going", "keep", "cores", "objective", "explain", "explain_only",
+    "max_loss", "min_signal", "keep_going", "cores", "objective", "effort",
+    "explain", "explain_only",
 )  # fmt: skip
 EPILOG = f"""\
 examples:
@@ -176,7 +177,7 @@ def _chip_and_shape(options: argparse.Namespace) -> tuple[Chip, NpuShape]:
 
 def _compile_kernels(options: argparse.Namespace, target: Target) -> None:
     """Compile the kernels of a compilation: placement, and simulation of some frames."""
-    from mapper.compiler.multicore.placement import effort
+    from mapper.compiler.multicore.placement import PRESETS, effort
     from mapper.kernels.warmup import works_of_compilation
 
     chip, _, settings = target
@@ -185,7 +186,8 @@ def _compile_kernels(options: argparse.Namespace, target: Target) -> None:
         common.compile_kernels(options, "cores")
         return
     placed = options.ablate or settings.placement == "mapper"
-    works = works_of_compilation(effort() if placed else None, cores)
+    presets = {PRESETS["fast"], PRESETS[settings.effort]} if placed else ()
+    works = works_of_compilation([effort(preset=one) for one in sorted(presets)], cores)
     common.compile_kernels(options, "cores", *works, *["cores/frames"] * options.ablate)
 
 
@@ -196,7 +198,7 @@ def _settings(options: argparse.Namespace) -> CompileSettings:
     named = (
         "scheme", "method", "headroom", "max_loss", "min_signal", "rounding", "zero_point",
         "bits", "bias", "dual", "first_tile", "pack", "pack_chunk", "padding", "few_channels",
-        "cores", "objective",
+        "cores", "objective", "effort", "time_limit",
     )  # fmt: skip
     return CompileSettings(
         **{name: getattr(options, name) for name in named},

@@ -12,6 +12,7 @@ from mapper.cli.options import (
     choice,
     flag,
     positive,
+    seconds,
 )
 from mapper.compiler.layer_bits import AUTO, BITS
 from mapper.compiler.transforms.switches import BASELINES, CHANGES_NUMBERS, STEPS, SWITCHES
@@ -129,6 +130,14 @@ def add_schedule(group: argparse._ActionsContainer) -> None:
             "throughput",
             "O",
         ),
+        choice(
+            "--effort",
+            "fast default strong",
+            "search over cores: fast, default or strong",
+            "default",
+            "E",
+        ),
+        Option("--time-limit", "SECONDS", "end the search over cores after this time", seconds),
         Option("--first-tile", "WxH", "tile size of the first layer, in pixels", _plane),
         choice("--bias", "init alu", "initial sum (default: init) or ALU operand", "init"),
         choice(

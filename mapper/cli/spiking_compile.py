@@ -15,6 +15,7 @@ OF_BOTH = ("model", "output", "force", "chip", "calibrate", "per", "max_loss", "
 OF_ONNX = (
     *OF_BOTH, "input_shape", "npu", "samples", "verify", "normalise", "layout", "bits", "scheme",
     "method", "headroom", "rounding", "zero_point", "min_signal", "keep", "cores", "objective",
+    "effort", "time_limit",
     "first_tile", "bias", "dual", "few_channels", "padding", "pack", "pack_chunk", "disable",
     "baseline", "explain", "explain_only", "compare", "ablate", "keep_graphs", "emit",
 )  # fmt: skip

@@ -22,12 +22,8 @@ from mapper.compiler.jobs import job_of, require_core, require_room
 from mapper.compiler.log import CompileLog
 from mapper.compiler.model import Model, built
 from mapper.compiler.multicore.job import CompileJob, Made
-from mapper.compiler.multicore.spread import (
-    on_one_core,
-    refusal,
-    spread,
-    usable_places,
-)
+from mapper.compiler.multicore.search import spread
+from mapper.compiler.multicore.spread import on_one_core, refusal, usable_places
 from mapper.compiler.optimise import optimised
 from mapper.compiler.partition.hostplan import plan_host
 from mapper.compiler.partition.hostwork import host_notes
@@ -53,6 +49,7 @@ from mapper.compiler.transforms.base import Context, added_by_16_bits
 from mapper.compiler.transforms.floats.constants import CONSTANTS
 from mapper.compiler.transforms.registry import optimise_quantised
 from mapper.errors import DoesNotFitError, MapperError
+from mapper.placement.clock import Clock
 from storage.samples import SampleArrays
 
 
@@ -83,7 +80,7 @@ def _compiled(
     model: Model, shape: NpuShape, samples: SampleArrays | RangesFile | None,
     settings: CompileSettings, test: SampleArrays | None, chip: Chip,
 ) -> Compiled:  # fmt: skip
-    log = CompileLog()
+    log, clock = CompileLog(), Clock(settings.time_limit)
     graphs: dict[str, Graph] = {}
     found: Verified | None = None
     losses: list[LayerLoss] = []
@@ -97,7 +94,7 @@ def _compiled(
         found, losses = _quantised(model, (shape, chip), samples, settings, test, log)
         graphs["float"], graph = found.best.source, found.best.graph
     graphs["integer"] = graph
-    job = job_of(graph, shape, settings, chip, log)
+    job = job_of(graph, shape, settings, chip, log)._replace(clock=clock)
     partition = job.partition
     log.notes += host_notes(graph, partition, job.operations)
     made = _on_cores(job, chip, log)
@@ -110,6 +107,8 @@ def _compiled(
         host = plan_host(graph, partition, regions, lists)
         words = host_words(made.host_words, shape)
     with stage("cycles"):
+        for code in made.codes:
+            _ = code.timeline  # a deadlock ends the compilation here
         packing = max(
             (_packing(code, partition.macros, shape, settings.pack_chunk) for code in made.codes),
             key=lambda one: one.frame,

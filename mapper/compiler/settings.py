@@ -18,6 +18,7 @@ FewChannels = Literal["auto", "core", "host", "off"]
 """Where the windows of layers of few channels are built."""
 Placement = Literal["mapper", "row-major", "serpentine"]
 Objective = Literal["throughput", "latency"]
+SearchEffort = Literal["fast", "default", "strong"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class CompileSettings:
     few_channels : where windows of layers of few channels are built: core, host, off, or the option
         with the fewest cycles
     cores : maximum number of cores; None uses all of the chip
+    effort : extent of the search for a distribution over several cores
+    time_limit : seconds after which that search ends with its best result, or None
     objective : optimise a split over several cores for throughput or for latency of a frame
     placement : placement of parts on cores: by the mapper, row by row, or row by row in alternating
         direction
@@ -76,6 +79,8 @@ class CompileSettings:
     cores: int | None = None
     placement: Placement = "mapper"
     objective: Objective = "throughput"
+    effort: SearchEffort = "default"
+    time_limit: float | None = None
     off: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -88,6 +93,8 @@ class CompileSettings:
             raise UsageError(f"--min-signal is {self.min_signal:g}; give a number of dB")
         if self.cores is not None and self.cores < 1:
             raise UsageError(f"--cores is {self.cores}; give a number from 1")
+        if self.time_limit is not None and not 0 < self.time_limit < math.inf:
+            raise UsageError(f"--time-limit is {self.time_limit:g}; give seconds above 0")
         if self.first_tile is not None and min(self.first_tile) < 1:
             sizes = "x".join(map(str, self.first_tile))
             raise UsageError(f"--first-tile is {sizes}; give columns and rows of at least 1")

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,15 +58,15 @@ def works_of_run(settings: Settings, plan: Plan, chip: Chip, constrained: bool) 
     return found
 
 
-def works_of_compilation(settings: Settings | None, cores: int) -> list[str]:
+def works_of_compilation(placed: Collection[Settings], cores: int) -> list[str]:
     """Return the kinds of task in compiling a model for several cores.
 
-    settings : settings of the mapper that places the parts; None if parts are not placed
+    placed : settings of the mapper that places the parts; empty if parts are not placed
     """
     found = ["compile", "generate"]  # networks of parts are built and written
-    if settings is not None:
-        found += [*_multilevel(settings, "levels", cores), "limits"]
-    return found
+    for settings in placed:
+        found += _multilevel(settings, "levels", cores)
+    return [*found, "limits"] if placed else found
 
 
 def _multilevel(settings: Settings, how: str, cores: int) -> list[str]:
@@ -95,6 +96,14 @@ def _marker() -> Path:
 
     Its name begins with a hash of the code's path, so that installations do not share it.
     """
+    folder = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
+    home = Path(folder) if folder else Path.home() / ".cache"
+    return home / "mapper" / _marker_name()
+
+
+@cache
+def _marker_name() -> str:
+    """Return the name of the marker; the code of a running process does not change."""
     import llvmlite
     import numba
 
@@ -105,9 +114,7 @@ def _marker() -> Path:
         for source in sorted(folder.rglob("*.py")):
             status = source.stat()
             digest.update(f"{source}{status.st_mtime_ns}{status.st_size}".encode())
-    cache = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
-    home = Path(cache) if cache else Path.home() / ".cache"
-    return home / "mapper" / f"compiled-{place.hexdigest()[:8]}-{digest.hexdigest()[:16]}"
+    return f"compiled-{place.hexdigest()[:8]}-{digest.hexdigest()[:16]}"
 
 
 def forget_kernels() -> None:
@@ -247,8 +254,14 @@ def load_kernels(works: Iterable[str]) -> None:
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         return
     works, table = list(works), read_table()
-    missing = set(missing_kernels(works))
-    for name in dict.fromkeys(kernel for work in works for kernel in table.works.get(work, ())):
-        if name not in missing:
-            with suppress(Exception):  # its first call reports the error
-                load_kernel(name, table.kernels[name])
+    names = dict.fromkeys(kernel for work in works for kernel in table.works.get(work, ()))
+    if names.keys() <= _LOADED:
+        return
+    for name in names.keys() - _LOADED - set(missing_kernels(works)):
+        with suppress(Exception):  # its first call reports the error
+            load_kernel(name, table.kernels[name])
+        _LOADED.add(name)
+
+
+_LOADED: set[str] = set()
+"""Kernels that this process has read from numba's cache."""

@@ -38,6 +38,8 @@ NEUTRAL: dict[str, list[dict[str, object]]] = {
         {"cores": None, "placement": one} for one in ("row-major", "serpentine")
     ],
     "--objective": [{"cores": None, "objective": "latency"}],
+    "--effort": [{"cores": None, "effort": one} for one in ("fast", "strong")],
+    "--time-limit": [{"cores": None, "time_limit": 1e-9}],
     "--baseline weights": [{"weights": "greedy"}],
     "--padding": [{"padding": "stored"}],
     "--few-channels": [{"few_channels": one} for one in ("core", "host", "off")],

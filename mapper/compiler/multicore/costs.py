@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
@@ -21,7 +22,7 @@ from mapper.compiler.program.links import Target
 from mapper.compiler.program.presets import Preloaded, Preset
 from mapper.compiler.program.steps import with_tokens
 from mapper.compiler.tiling.onchip import Limits, chosen
-from mapper.compiler.tiling.tiles import extent_of
+from mapper.compiler.tiling.tiles import Cut, extent_of
 from mapper.compiler.tiling.units import timeline_of_functions
 from mapper.errors import DoesNotFitError
 
@@ -43,34 +44,48 @@ class PartCost(NamedTuple):
     headers: int
 
 
+class KnownCosts:
+    """Costs of parts so far.
+
+    parts : by size and lag, or the reason why they do not fit; cuts : by size and cut
+    """
+
+    def __init__(self) -> None:
+        self.parts: dict[Hashable, PartCost | DoesNotFitError] = {}
+        self.cuts: dict[Hashable, PartCost] = {}
+
+
 class PartCosts:
     """Costs of parts of macro nodes, cached: parts of the same size in the middle of a feature map
     have the same cost.
 
     streams : weights that do not fit in any core come from the host
+    known : costs that are known; extended
     """
 
     def __init__(
         self, whole: Whole, shape: NpuShape, choices: Choices, searches: CutSearches,
-        streams: bool = False,
+        streams: bool = False, known: KnownCosts | None = None,
     ) -> None:  # fmt: skip
         self.whole, self.macros, self.shape, self.choices = whole, whole.macros, shape, choices
         self.searches, self.streams = searches, streams
         self.homes = Homes(whole.places, shape.columns)
-        self._known: dict[tuple[object, ...], PartCost | DoesNotFitError] = {}
+        self._known = known or KnownCosts()
 
     def of(self, piece: MacroPiece) -> PartCost:
         """Return the cost of a piece; raises `DoesNotFitError` if it does not fit in a core."""
         extent = extent_of(self.macros[piece.macro], self.shape)
         ends = piece.rows.first == 0, piece.rows.stop == extent.rows
         last = piece.blocks.stop == extent.blocks
-        key = (piece.macro, piece.rows.size, piece.blocks.size, *ends, last)
-        if key not in self._known:
+        size = self.streams, piece.macro, piece.rows.size, piece.blocks.size, *ends, last
+        key = self.choices.lag, *size
+        known = self._known.parts
+        if key not in known:
             try:
-                self._known[key] = self._measured(piece)
+                known[key] = self._measured(piece, size)
             except DoesNotFitError as error:
-                self._known[key] = error
-        found = self._known[key]
+                known[key] = error
+        found = known[key]
         if isinstance(found, DoesNotFitError):
             raise found
         return found
@@ -79,7 +94,8 @@ class PartCosts:
         """Return the weight words of a layer."""
         return weight_words(self.macros[number], self.shape)
 
-    def _measured(self, piece: MacroPiece) -> PartCost:
+    def _measured(self, piece: MacroPiece, size: Hashable) -> PartCost:
+        """Return the cost of a piece. size : its size, and whether it is at an edge"""
         shape = self.shape
         made = slice_macro(self.macros[piece.macro], piece.rows, piece.blocks, shape.columns)
         regions, vectors = self._regions(made)
@@ -100,9 +116,20 @@ class PartCosts:
         limits = Limits(shape.instructions or UNLIMITED, shape.micro_ops, self.choices.lag)
         ways = [self.searches.ways(emitter, made.macro, 0, None)]
         (best,) = chosen([made.macro], ways, limits, not shape.map_vectors)
-        emitter.emit(made.macro, best.cut)
+        key = size, best.cut
+        known = self._known.cuts
+        if key not in known:
+            known[key] = self._emitted(emitter, made, best.cut, vectors, words)
+        return known[key]
+
+    def _emitted(
+        self, emitter: Emitter, made: Slice, cut: Cut, vectors: int, words: int
+    ) -> PartCost:
+        """Return the cost of a part that is cut into tiles."""
+        shape = self.shape
+        emitter.emit(made.macro, cut)
         tables = emitter.tables
-        program = with_tokens(emitter.steps, memory_sizes(shape, most))
+        program = with_tokens(emitter.steps, memory_sizes(shape, map_capacity(shape)))
         before = Preloaded.of(tables, Preset([], b""))
         timeline = timeline_of_functions(program, [(0, len(program))], shape, before)
         return PartCost(

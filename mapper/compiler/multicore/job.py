@@ -28,6 +28,7 @@ from mapper.compiler.partition.functions import Partition
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.links import CoreLinks, Place, Target
 from mapper.compiler.settings import CompileSettings
+from mapper.placement.clock import ENDLESS, Clock
 
 
 class CompileJob(NamedTuple):
@@ -36,6 +37,7 @@ class CompileJob(NamedTuple):
     places : places of feature maps inside others; choices : code generation options
     link : timing of the host's weights; operations : numbers that the host computes per cycle
     searches : searches for cuts of this compilation
+    clock : time limit of the search
     """
 
     partition: Partition
@@ -46,6 +48,7 @@ class CompileJob(NamedTuple):
     link: HostLink
     searches: CutSearches
     operations: float = OPERATIONS
+    clock: Clock = ENDLESS
 
 
 class Made(NamedTuple):

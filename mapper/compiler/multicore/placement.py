@@ -20,14 +20,14 @@ from chipsim.chip.model import Chip
 from mapper.compiler.multicore.job import nearest
 from mapper.compiler.multicore.vertices import WHOLE, Vertices, with_ports
 from mapper.compiler.program.links import Place
-from mapper.compiler.settings import Placement
+from mapper.compiler.settings import Placement, SearchEffort
 from storage.errors import write_error
 
 if TYPE_CHECKING:
     from mapper.settings import Settings
 
-TRIED, FINAL = "fast", "strong"
-"""Presets of the mapper: while cuts are compared, and for the best one."""
+PRESETS: dict[SearchEffort, str] = {"fast": "fast", "default": "default", "strong": "strong"}
+"""Preset of the mapper for the parts of the best cuts; the fast one while cuts are compared."""
 MEMORY = 1 << 28  # bytes
 ROUNDS = 3
 """Maximum placement rounds; each round updates the nearest ports."""
@@ -57,7 +57,7 @@ def in_order(groups: NDArray[np.int64], chip: Chip, serpentine: bool) -> NDArray
 
 
 def place_near(
-    vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int, preset: str = FINAL
+    vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int, preset: str = "strong"
 ) -> NDArray[np.int32]:
     """Return the core of every piece, shape (pieces,); each uses the nearest port of the host.
 
@@ -97,7 +97,7 @@ def _dealt(vertices: Vertices, ports: int) -> NDArray[np.int64]:
     return number[groups]
 
 
-def effort(seed: int = 0, preset: str = FINAL) -> Settings:
+def effort(seed: int = 0, preset: str = "strong") -> Settings:
     """Return the mapper settings for placing parts.
 
     Each flit has one destination, so the objective is "unicast", independent of the chip's spikes.
@@ -108,7 +108,7 @@ def effort(seed: int = 0, preset: str = FINAL) -> Settings:
 
 
 def place(
-    vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int, preset: str = FINAL
+    vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int, preset: str = "strong"
 ) -> NDArray[np.int32]:
     """Return the core of every piece. ports : nodes of the host's ports, the last vertices
 

@@ -40,18 +40,20 @@ class Tried(NamedTuple, Generic[M]):
 
 
 def tried(
-    line: Line, run: Callable[[Grouped], Tried[M]], before: Sequence[Tried[M]] = ()
-) -> list[Tried[M]]:
+    line: Line, run: Callable[[Grouped], Tried[M]], before: Sequence[Tried[M]] = (),
+    tries: int = TRIES, over: Callable[[], bool] = lambda: False,
+) -> list[Tried[M]]:  # fmt: skip
     """Return some simulated cuts of a line.
 
     run : generates the programs of a cut and runs them; raises `DoesNotFitError`
     before : results of other ways; a way is abandoned if its first cut is much slower
+    tries : maximum number of simulated cuts; over : whether the time for the search is up
     Raises `DoesNotFitError` if no cut fits.
     """
     all_: list[Tried[M]] = []
     seen: list[Grouped] = []
     least, refusals = 0.0, list[DoesNotFitError]()
-    while len(all_) + len(refusals) < TRIES + REFUSED and len(all_) < TRIES:
+    while len(all_) + len(refusals) < tries + REFUSED and len(all_) < tries and not over():
         period, found = line.shortest(least)
         if any(one.pieces == found.pieces and one.groups == found.groups for one in seen):
             break  # converged
@@ -68,19 +70,24 @@ def tried(
         if any(one.period > HOPELESS * other.period for other in before):
             break
         line.learn(found, one.cycles)
-    if not all_:
+    if not all_ and refusals:
         raise refusals[-1]
     return all_
 
 
-def each(cuts: Iterable[Grouped], run: Callable[[Grouped], Tried[M]]) -> list[Tried[M]]:
-    """Run cuts in order; stop `PATIENCE` cuts after the one with the shortest latency."""
+def each(
+    cuts: Iterable[Grouped], run: Callable[[Grouped], Tried[M]], over: Callable[[], bool]
+) -> list[Tried[M]]:
+    """Run cuts in order; stop `PATIENCE` cuts after the one with the shortest latency.
+
+    over : whether the time for the search is up
+    """
     all_: list[Tried[M]] = []
     for found in cuts:
         with suppress(DoesNotFitError):
             all_.append(run(found))
         least = min(all_, key=lambda one: one.latency, default=None)
-        if least is not None and len(all_) - all_.index(least) > PATIENCE:
+        if least is not None and (len(all_) - all_.index(least) > PATIENCE or over()):
             break
     return all_
 

@@ -94,9 +94,9 @@ SPIKING = {
 ELSEWHERE = {
     "--output", "--force", "--chip", "--input-shape", "--layout", "--verify",
     "--explain", "--explain-only", "--compare", "--ablate", "--keep-graphs", "--keep-going",
-    "--emit", "--pack", "--pack-chunk",
+    "--emit", "--pack", "--pack-chunk", "--effort", "--time-limit",
 }  # fmt: skip
-"""Options tested below, or in the tests of chips, passes, packing, drivers and tables."""
+"""Options tested below, or in the tests of chips, passes, packing, drivers, tables and search."""
 
 
 def test_every_option_is_tested_to_act() -> None:
@@ -117,6 +117,8 @@ def test_every_option_is_tested_to_act() -> None:
             "'columns' is not known; give rows, plane8, plane16, row-major",
         ),
         (("--baseline", "rows,plane8"), "rows and plane8 both set the schedule; give one"),
+        (("--effort", "most"), "'most' is not known; choose from fast, default, strong"),
+        (("--time-limit", "0"), "'0' is not a number of seconds above 0"),
     ],
 )
 def test_unknown_passes_and_baselines(folder: Path, run: Run, words: Words, said: str) -> None:

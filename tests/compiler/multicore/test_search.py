@@ -1,0 +1,75 @@
+"""Efforts of the search for several cores, and its time limit."""
+
+from __future__ import annotations
+
+import pytest
+
+from chipsim.chip.model import Chip
+from mapper.compiler.compiled import Compiled
+from mapper.compiler.multicore import search
+from mapper.compiler.multicore.search import PLANS
+from mapper.compiler.pipeline import compile_model
+from mapper.compiler.settings import CompileSettings, SearchEffort
+from mapper.errors import UsageError
+from tests.compiler.networks import residual
+from tests.compiler.programs import SHAPE, source_of
+
+pytestmark = pytest.mark.jit
+
+
+def made(**settings: object) -> Compiled:
+    how = {"method": "minmax", "min_signal": -100, "max_loss": 100} | settings
+    source, samples = source_of(residual())
+    found = CompileSettings(**how)  # type: ignore[arg-type]
+    return compile_model(source, SHAPE, samples, found, chip=Chip("mesh", 2, 2))
+
+
+def search_line(found: Compiled) -> str:
+    (line,) = [one for one in found.log if "simulated cuts" in one and "best of" in one]
+    return line
+
+
+def period(found: Compiled) -> float:
+    return float(search_line(found).split("period ")[1].split(" cycles")[0].replace(",", ""))
+
+
+def cuts(found: Compiled) -> int:
+    return int(search_line(found).split("best of ")[1].split()[0])
+
+
+@pytest.mark.heavy
+def test_more_effort_tries_more_cuts_and_is_not_worse() -> None:
+    fast, default, strong = (made(effort=one) for one in ("fast", "default", "strong"))
+    assert cuts(fast) < cuts(default) < cuts(strong)
+    assert period(strong) <= period(default)
+    assert not any("--time-limit" in one for each in (fast, default, strong) for one in each.notes)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("effort", PLANS)
+def test_a_time_limit_ends_the_search_after_the_first_cut(effort: SearchEffort) -> None:
+    found = made(effort=effort, time_limit=1e-9)
+    assert cuts(found) == 1
+    (note,) = [one for one in found.notes if "--time-limit" in one]
+    assert note == (
+        "--time-limit ended the search over cores (simulated cuts: 1); a longer limit may give a "
+        "shorter period"
+    )
+    assert len(found.codes) > 1
+
+
+@pytest.mark.heavy
+def test_a_cut_that_was_simulated_is_not_simulated_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[object] = []
+    run = search.run_mesh
+    monkeypatch.setattr(search, "run_mesh", lambda *given: runs.append(given) or run(*given))
+    monkeypatch.setattr(search, "WAYS", search.WAYS[:1])
+    monkeypatch.setitem(PLANS, "default", [PLANS["default"][0]._replace(ways=search.WAYS * 2)])
+    found = made()
+    assert cuts(found) <= len(runs) <= cuts(found) + 1  # parts of the best cut are placed again
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("inf"), float("nan")])
+def test_time_limits_out_of_range(seconds: float) -> None:
+    with pytest.raises(UsageError, match=r"--time-limit is .*; give seconds above 0"):
+        CompileSettings(time_limit=seconds)
