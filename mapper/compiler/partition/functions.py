@@ -111,7 +111,10 @@ def divide(graph: Graph, macros: list[Macro]) -> Partition:
         given = [tensor for tensor, level in results.items() if level == number]
         functions.append(Function(first, stop, taken, given, work[number]))
         first = stop
-    parts = [one for one in _read(graph, units) if one in maker and one not in made]
+    parts = [
+        one for one in _read(graph, units)
+        if one in maker and one not in made and not units[maker[one]].hosted
+    ]  # fmt: skip
     outputs = [view.tensor for view in graph.outputs.values()] + _wholes(units, maker, parts)
     return Partition([macros[at] for at in order], functions, work[count], outputs)
 
