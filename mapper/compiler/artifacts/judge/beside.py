@@ -200,7 +200,8 @@ class Judge:
     def _frame(self, cut: CutModel, made: Frames, at: int) -> None:
         if self._unsure:
             self._order_by_layers(cut, made, at, tuple(self._unsure))
-        placed, given, masks = self._placed(cut, made, at)
+        maps = self._placed(cut, made, at)
+        placed, given, masks = maps.stored, maps.values, maps.masks
         left_out = bool(self._left_out(cut))  # these may be off by one at their own ties
         inputs, feeds = self._inputs(made.samples[at : at + 1]), [given]
         hosted = [name for name in given if not self._maps[name].nodes]
