@@ -1,4 +1,4 @@
-"""Costs of tiles that are shared by cuts and parts of layers equal those of their own code."""
+"""Costs that cuts and parts of layers share equal the costs of each tile generated alone."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def test_shared_costs_equal_own_costs(seed: int, case: str) -> None:
     searches, seen = CutSearches(), 0
     for whole in macros:
         for macro, core in parts_of(whole, shape):
-            for choice in searches.ways(core, macro, 0, None)[::3]:
+            for choice in searches.ways(core, macro, 0, None):
                 costs, micro_ops = plain(core, macro, choice)
                 if choice.counted:
                     assert choice.counted == micro_ops
                 if shape is SHAPE:  # distances of pairs are instructions of the tile before
                     assert choice.tiles[0] == costs[0]
                 seen += 1
-    assert seen > 20
+    assert seen
