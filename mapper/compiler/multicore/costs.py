@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from typing import NamedTuple
 
@@ -60,15 +61,16 @@ class PartCosts:
     have the same cost.
 
     streams : weights that do not fit in any core come from the host
+    excess : weight words that a core takes, as a multiple of its memory; the host sends the rest
     known : costs that are known; extended
     """
 
     def __init__(
         self, whole: Whole, shape: NpuShape, choices: Choices, searches: CutSearches,
-        streams: bool = False, known: KnownCosts | None = None,
+        streams: bool = False, excess: float = 1, known: KnownCosts | None = None,
     ) -> None:  # fmt: skip
         self.whole, self.macros, self.shape, self.choices = whole, whole.macros, shape, choices
-        self.searches, self.streams = searches, streams
+        self.searches, self.streams, self.excess = searches, streams, excess
         self.homes = Homes(whole.places, shape.columns)
         self._known = known or KnownCosts()
 
@@ -77,7 +79,8 @@ class PartCosts:
         extent = extent_of(self.macros[piece.macro], self.shape)
         ends = piece.rows.first == 0, piece.rows.stop == extent.rows
         last = piece.blocks.stop == extent.blocks
-        size = self.streams, piece.macro, piece.rows.size, piece.blocks.size, *ends, last
+        weights = self.streams, self.excess
+        size = *weights, piece.macro, piece.rows.size, piece.blocks.size, *ends, last
         key = self.choices.lag, *size
         known = self._known.parts
         if key not in known:
@@ -110,7 +113,8 @@ class PartCosts:
         words, memory = weight_words(made.macro, shape), ALL_AT_ONCE
         if self.streams and words > shape.weight_words:
             memory = MemoryPlan(plan_weights([made.macro], shape))
-            words = -(-shape.weight_words // 2)
+            words = -(-shape.weight_words // 2) if self.excess == 1 else words
+        words = math.ceil(words / self.excess)
         memory = memory._replace(stop=vectors, targets=targets)
         emitter = Emitter(shape, regions, self.choices, memory)
         limits = Limits(shape.instructions or UNLIMITED, shape.micro_ops, self.choices.lag)

@@ -56,12 +56,14 @@ class Way(NamedTuple):
     lag : see `Limits`
     fills : parts that take little time also fill up a core, so that more weights fit
     streams : weights that do not fit in any core come from the host
+    spills : so do weights that do not fit in all cores: each core gets an equal excess
     """
 
     blocks: float = 2
     lag: float = 0
     fills: bool = False
     streams: bool = False
+    spills: bool = False
 
 
 class Grouped(NamedTuple):

@@ -17,6 +17,7 @@ from chipsim.npu.cycles import CAUSES
 from chipsim.npu.mesh.chip import MeshChip
 from chipsim.npu.mesh.report import chip_report
 from chipsim.npu.mesh.run import MeshTimes, run_mesh
+from mapper.compiler.codegen.kernels import weight_words
 from mapper.compiler.codegen.searches import CutSearches
 from mapper.compiler.log import CompileLog
 from mapper.compiler.multicore.costs import KnownCosts, PartCosts
@@ -38,10 +39,15 @@ from mapper.errors import DoesNotFitError
 WAYS = (Way(2, 0.1), Way(2, 0.2), Way(4, 0.1))
 """Ways to cut that are tried: early rows are more valuable on many cores than on few."""
 MORE_WAYS = (Way(2, 0.05), Way(2, 0.4), Way(4, 0.2), Way(1, 0.1), Way(8, 0.1))
-FILLED = Way(2, 0.1, fills=True)
-"""Way to cut if the cores cannot hold all weights otherwise."""
-STREAMED = Way(2, 0.1, streams=True)
-"""Way to cut if the cores cannot hold all weights."""
+SHORT = (
+    Way(2, 0.1, fills=True),
+    Way(2, 0.1, streams=True),
+    Way(2, 0.1, fills=True, streams=True, spills=True),
+)
+"""Ways to cut if memory is short; the first that fits is used. The last two are for cores that
+cannot hold all weights."""
+PACKED = 0.85
+"""Part of a core's weight memory that parts of layers fill."""
 FRAMES = 8
 """Simulated frames per cut."""
 
@@ -161,11 +167,13 @@ class _Search:
             if not self._over():
                 with suppress(DoesNotFitError):  # the next way may need less
                     found += self._cuts(way, plan.tries)
-        if found or self.ran:
-            return found or self.ran
-        with suppress(DoesNotFitError):
-            return self._cuts(FILLED, plan.tries)
-        return self._cuts(STREAMED, plan.tries)
+        for number, way in enumerate(SHORT):
+            try:
+                found = found or self.ran or self._cuts(way, plan.tries)
+            except DoesNotFitError:
+                if number == len(SHORT) - 1:
+                    raise
+        return found
 
     def _placed_again(self, cuts: Ran, count: int) -> Tried[Programs]:
         """Return the best of some cuts, after the best ones are placed by a slower preset."""
@@ -190,13 +198,18 @@ class _Search:
     def _cuts(self, way: Way, tries: int) -> Ran:
         """Return some cuts of a way, with their programs and simulated times."""
         job = self.job._replace(choices=replace(self.job.choices, lag=way.lag))
+        excess = 1.0
+        if way.spills:
+            words = sum(weight_words(one, job.shape) for one in self._whole.macros)
+            room = PACKED * self.chip.usable_count * job.shape.weight_words
+            excess = max(1.0, words / room)
         costs = PartCosts(
-            self._whole, job.shape, job.choices, job.searches, way.streams, self._costs
+            self._whole, job.shape, job.choices, job.searches, way.streams, excess, self._costs
         )
         rows = taken_rows(self._whole, costs.homes, job.shape.columns)
 
         def run(found: Grouped) -> Tried[Programs]:
-            key = (way.lag, way.streams, way.fills, job.searches, *(tuple(one) for one in found))
+            key = (*way[1:], job.searches, *(tuple(one) for one in found))
             if key not in self._known:
                 self._known[key] = self._simulated(job, found, PRESETS["fast"])
                 self.ran.append(self._known[key])
