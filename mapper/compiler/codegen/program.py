@@ -37,8 +37,8 @@ from mapper.compiler.program.steps import Step, with_tokens
 from mapper.compiler.program.tables import MICRO_OPS, TableFullError
 from mapper.compiler.settings import Dual
 from mapper.compiler.stages import stage
-from mapper.compiler.tiling.onchip import CutChoice, Limits, chosen, fixed_cut
-from mapper.compiler.tiling.tiles import Cut
+from mapper.compiler.tiling.onchip import CutChoice, Limits, chosen
+from mapper.compiler.tiling.tiles import Cut, fixed_cut
 from mapper.errors import DoesNotFitError
 
 UNLIMITED = 1 << 30

@@ -1,6 +1,6 @@
 """Trial code of tiles, to count its cycles and micro-ops before a cut is chosen.
 
-Tiles of equal size at equal edges have equal code but for their addresses, in all cuts of a layer
+Tiles of equal size at equal edges have the same code with other addresses, in all cuts of a layer
 and in all parts of it, which a search tries by the hundreds: each kind of tile is generated once.
 """
 

@@ -46,8 +46,8 @@ SHORT = (
 )
 """Ways to cut if memory is short; the first that fits is used. The last two are for cores that
 cannot hold all weights."""
-PACKED = 0.85
-"""Part of a core's weight memory that parts of layers fill."""
+PACKED = 0.6
+"""Part of a core that weights fill if all cores take an equal excess; the rest is for packing."""
 FRAMES = 8
 """Simulated frames per cut."""
 

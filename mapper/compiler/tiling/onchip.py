@@ -35,7 +35,6 @@ from mapper.errors import DoesNotFitError
 AHEAD = 3  # layers that are followed after the layer whose cut is chosen
 MICRO_OP = (0.0, 0.25, 1.0, 4.0)  # cycles per micro-op in the objective, tried in order
 INSTRUCTION = 0.25  # cycles per instruction in the objective
-PLANES = {"plane8": 8, "plane16": 16}  # rows and columns of the tiles of a fixed schedule
 
 
 class Breadth(NamedTuple):
@@ -355,19 +354,6 @@ def _even_tiles(cut: Cut, extent: Extent) -> bool:
     return not (
         extent.rows % cut.rows or extent.columns % cut.columns or extent.blocks % cut.blocks
     )
-
-
-def fixed_cut(rule: str, macro: Macro, shape: NpuShape) -> Cut:
-    """Return the cut of a fixed rule, with the minimum number of blocks."""
-    extent, base = extent_of(macro, shape), largest_cut(macro, shape)
-    most = (PLANES[rule],) * 2 if rule in PLANES else (extent.rows, extent.columns)
-    blocks = min(extent.share, extent.blocks)
-    for columns in range(min(most[1], extent.columns), 0, -1):
-        for rows in range(min(most[0], extent.rows), 0, -1):
-            cut = Cut(rows, columns, blocks, 1, base.kernel)
-            if fits(macro, shape, cut):
-                return cut
-    return base
 
 
 def _cuts(macro: Macro, shape: NpuShape, base: Cut, plane: tuple[int, int] | None) -> list[Cut]:

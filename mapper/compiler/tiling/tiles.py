@@ -25,6 +25,7 @@ from mapper.errors import DoesNotFitError
 OVERLAPPED = 4
 """Minimum tiles of a map for the default cut; with fewer the units do not overlap."""
 
+PLANES = {"plane8": 8, "plane16": 16}  # rows and columns of the tiles of a fixed schedule
 _LOAD = most_of("LOAD", "INP")
 _ALU = most_of("ALU", "MAX")
 
@@ -222,6 +223,19 @@ def largest_cut(macro: Macro, shape: NpuShape) -> Cut:
         f"({shape.input_vectors // 2} input vectors, {shape.entries // 2} accumulators); use a "
         "larger core"
     )
+
+
+def fixed_cut(rule: str, macro: Macro, shape: NpuShape) -> Cut:
+    """Return the cut of a fixed rule, with the minimum number of blocks."""
+    extent, base = extent_of(macro, shape), largest_cut(macro, shape)
+    most = (PLANES[rule],) * 2 if rule in PLANES else (extent.rows, extent.columns)
+    blocks = min(extent.share, extent.blocks)
+    for columns in range(min(most[1], extent.columns), 0, -1):
+        for rows in range(min(most[0], extent.rows), 0, -1):
+            cut = Cut(rows, columns, blocks, 1, base.kernel)
+            if fits(macro, shape, cut):
+                return cut
+    return base
 
 
 def parts_in(length: int) -> list[int]:

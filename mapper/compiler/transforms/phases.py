@@ -90,7 +90,7 @@ def _channels(node: Node) -> list[Channels]:
 
 
 def _split(graph: Graph, node: Node, chain: list[Node]) -> None:
-    """Replace the nodes of a chain and DepthToSpace by those of all phases."""
+    """Replace a chain and DepthToSpace by the nodes of all phases."""
     operator, result = node.operator, node.output
     assert isinstance(operator, op.DepthToSpace)
     made, parts = list[Node](), list[Tensor]()

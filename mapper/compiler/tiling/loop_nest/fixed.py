@@ -8,7 +8,7 @@ from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.tiling.loop_nest.search import Found
 from mapper.compiler.tiling.loop_nest.steps import cost_of, steps_of
 from mapper.compiler.tiling.loop_nest.traffic import BATCH, IC, OC, OH, OW, LoopNest, Tiling, fits
-from mapper.compiler.tiling.onchip import PLANES
+from mapper.compiler.tiling.tiles import PLANES
 from mapper.errors import DoesNotFitError
 
 ORDER = (BATCH, OH, OW, OC, IC)
