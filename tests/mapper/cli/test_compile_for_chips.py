@@ -98,7 +98,7 @@ def test_kernels_are_announced_before_compilation(
     first, *others = asked
     assert told == [True] + [False] * len(others)
     assert set(chain(*others)) <= set(first) <= set(read_table().works)
-    assert {"compile", "run/strong/unicast/levels"} <= set(first)
+    assert {"compile", "run/default/unicast/levels"} <= set(first)
     asked.clear()
     run(*words, "-q", "--baseline", "serpentine")
     assert asked[0] == ["cores", "compile", "generate"]
