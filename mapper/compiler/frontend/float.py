@@ -20,7 +20,7 @@ from mapper.compiler.frontend.layout import (
     upsample,
 )
 from mapper.compiler.frontend.matrix import gemm, matmul, per_channel
-from mapper.compiler.frontend.onnx import Handler, Made, Reader, is_map
+from mapper.compiler.frontend.onnx import Handler, Made, Reader, is_map, kernel_refusal
 from mapper.compiler.frontend.qonnx import QONNX
 from mapper.compiler.frontend.transposed import depth_to_space, transposed
 from mapper.compiler.ir import node as op
@@ -78,10 +78,8 @@ def require_numbers(name: str, given: Any, count: int, least: int) -> tuple[int,
 
 def conv(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     data, weights, bias = inputs[0], inputs[1], inputs[2] if len(inputs) > 2 else None
-    if not isinstance(weights, np.ndarray) or isinstance(bias, View):
-        return "its kernel is not constant: export with constant folding"
-    if not is_map(data):
-        return "its map does not have its channels on axis 1"
+    if why := kernel_refusal(data, weights, bias):
+        return why
     if weights.ndim not in (3, 4):
         return f"its kernels have {weights.ndim - 2} axes; cores take 1 or 2"
     if weights.ndim != len(data.shape):

@@ -276,6 +276,13 @@ def require_file(path: Path) -> None:
         raise MapperError(f"{path}: no such file; name an ONNX model")
 
 
+def kernel_refusal(data: Any, weights: Any, bias: Any) -> str:
+    """Return why cores cannot use the operands of a convolution; "" if they can."""
+    if not isinstance(weights, np.ndarray) or isinstance(bias, View):
+        return "its kernel is not constant: export with constant folding"
+    return "" if is_map(data) else "its map does not have its channels on axis 1"
+
+
 def is_map(value: Any) -> bool:
     """Return whether a value is a map with its channels first, or a vector."""
     return isinstance(value, View) and value.aligned

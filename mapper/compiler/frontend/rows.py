@@ -14,7 +14,7 @@ MATRIX = {"MatMul": 1, "MatMulInteger": 1, "QLinearMatMul": 3}
 """Products of the vectors on the last axis and a matrix, with the index of the matrix."""
 NORMS = {"LayerNormalization": 1, "SimplifiedLayerNormalization": 1, "iLayerNorm": 1}
 """Operators that normalise these vectors, with the index of a constant of their size."""
-ALIKE = frozenset(
+KEEPS_ORDER = frozenset(
     {"QuantizeLinear", "DequantizeLinear", "RequantShift", "Add", "Sub", "Mul", "Div", "Relu",
      "LeakyRelu", "Clip", "Gelu", "Sigmoid", "Tanh", "Erf", "Identity", "Dropout", "Cast",
      "Reshape", "Flatten", "Squeeze", "Unsqueeze"}
@@ -36,7 +36,7 @@ def vector_size(model: Model, users: Mapping[str, Sequence[OnnxNode]], name: str
             if (size := _size_read(model, node, one)) is not None:
                 return size
             made = {str(result) for result in node.proto.output} - seen
-            if node.kind == "Add" or (node.kind in ALIKE and node.proto.input[0] == one):
+            if node.kind == "Add" or (node.kind in KEEPS_ORDER and node.proto.input[0] == one):
                 seen |= made
                 waiting += sorted(made)
     return None

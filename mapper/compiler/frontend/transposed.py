@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.frontend.onnx import Made, Reader, is_map
+from mapper.compiler.frontend.onnx import Made, Reader, is_map, kernel_refusal
 from mapper.compiler.ir import node as op
-from mapper.compiler.ir.graph import View
 from mapper.compiler.ir.node import Node, Window
 from mapper.compiler.ir.stored import Stored
 from mapper.compiler.ir.tensor import Pad, Tensor
@@ -61,10 +60,8 @@ class Phases(NamedTuple):
 def transposed(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     """Read ConvTranspose."""
     data, weights, bias = inputs[0], inputs[1], inputs[2] if len(inputs) > 2 else None
-    if not isinstance(weights, np.ndarray) or isinstance(bias, View):
-        return "its kernel is not constant: export with constant folding"
-    if not is_map(data):
-        return "its map does not have its channels on axis 1"
+    if why := kernel_refusal(data, weights, bias):
+        return why
     axes = weights.ndim - 2
     if axes not in (1, 2) or weights.ndim != len(data.shape):
         return f"its kernels have {axes} axes; cores take 1 or 2, as many as the map has"

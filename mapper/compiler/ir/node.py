@@ -181,7 +181,7 @@ class DepthToSpace(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Interleave(Operator):
-    """Rows and columns of several feature maps in turn: pixel (y, x) is from map
+    """Interleaved rows and columns of several feature maps: pixel (y, x) is from map
     (y mod rows) * columns + x mod columns."""
 
     rows: int
