@@ -260,10 +260,15 @@ class Line:
 
 def taken_rows(whole: Whole, homes: Homes, lanes: int) -> list[Span]:
     """Return the rows of each macro node that other nodes or the host read; the last rows of a
-    feature map may be outside all windows."""
+    feature map may be outside all windows.
+
+    All parts of a concatenation are computed for the same rows, even if nothing reads some parts:
+    cores store the whole, whose rows are then complete.
+    """
     boxes: dict[Tensor, Box] = {}
 
     def take(owner: Tensor, box: Box) -> None:
+        box = box._replace(blocks=homes.whole(owner).blocks)
         boxes[owner] = box.around(boxes[owner]) if owner in boxes else box
 
     for tensor in whole.read:

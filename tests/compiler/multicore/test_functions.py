@@ -97,6 +97,20 @@ def test_functions_on_different_cores(name: str, bits: int, tmp_path: Path) -> N
     assert run_frames(found, samples, 6).bytes > 0
 
 
+def test_parts_of_a_concatenation_that_nothing_reads(tmp_path: Path) -> None:
+    """They are computed for all rows that other parts have, as the whole is compared."""
+    nodes = [
+        conv("x a", "c"), conv("c b", "d"), node("Concat", "d c", "e", axis=1),
+        node("Split", "e", "f g", axis=1), node("Relu", "g"),
+    ]  # fmt: skip
+    found, samples, _ = compiled(nodes, tmp_path)
+    assert found.is_spread
+    rows = {tuple(one["rows"]) for one in found.manifest["maps"] if one["name"] == "d"}
+    assert rows == {(0, 8)}
+    outcome = simulate(found, samples, threads=1, check=True)
+    assert {one.differences for one in outcome.compared} == {0}
+
+
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_the_host_bounds_the_period(tmp_path: Path) -> None:
