@@ -186,6 +186,20 @@ def test_sqnr_below_the_prediction_departs() -> None:
         assert sums.beside().departs is departs
 
 
+@pytest.mark.parametrize("frames", [1, 8])
+@pytest.mark.parametrize(("off", "departs"), [(0.9, False), (9.0, True)])
+def test_equal_numbers_have_the_same_error(off: float, departs: bool, frames: int) -> None:
+    """A map of two numbers, which the scale met exactly in the samples of the prediction.
+
+    off : error in steps
+    """
+    sums = MapSums(StoredMap("a", (), 0.01, 0, 8), 60.0, known=True)
+    for _ in range(frames):
+        whole = RANDOM.integers(0, 2, (1, 4, 9, 9)) * 50
+        sums.add(whole, ((whole + (whole > 0) * off) * 0.01).astype(np.float32))
+    assert sums.beside().departs is departs
+
+
 @pytest.mark.parametrize(("stored_", "departs"), [(0, False), (2, False), (60, True)])
 @pytest.mark.parametrize("exact", [0.0, 0.3])
 def test_maps_that_were_always_0_have_no_sqnr(stored_: int, exact: float, departs: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from itertools import permutations
 from typing import Any, NamedTuple
@@ -21,7 +22,9 @@ FUSED_TIES = 0.01
 MARGIN = 10.0
 """Tolerance in dB: SQNR of a layer on other samples may be lower than predicted by this."""
 SPREAD_DB = 30.0
-"""Tolerance in dB if a single element dominates the signal."""
+"""Tolerance in dB if a single number dominates the signal."""
+FEW = 256
+"""Distinct numbers of a map up to which equal numbers are one: they have the same error."""
 EXACT = 60.0
 """SQNR in dB of float32 results for the same numbers."""
 LEAST = 20.0
@@ -106,7 +109,8 @@ class MapSums:
         self.low = one.scale * (-half - one.zero_point)
         self.high = one.scale * (max(1, half - 1) - one.zero_point)
         self.elements = self.differences = self.ties = self.fused = 0
-        self.power = self.error = self.fourth = 0.0
+        self.error = 0.0
+        self.signal = Signal()
         self.real = False
 
     def add(
@@ -131,8 +135,7 @@ class MapSums:
             exact = np.clip(real, *_ends(exact, *nudged))
         # the range's clipping was accounted for when it was chosen
         exact = np.clip(exact, self.low, self.high)
-        self.power += float((exact**2).sum())
-        self.fourth += float((exact**4).sum())
+        self.signal.add(exact)
         self.error += float(((exact - real) ** 2).sum())
         whole = exact / self.one.scale + self.one.zero_point
         self.differences += int((np.abs(stored - whole) > 0.5 + TIE).sum())
@@ -152,9 +155,9 @@ class MapSums:
         if self.real and self.known:
             predicted = EXACT + MARGIN
             if self.predicted is not None:
-                predicted = self.predicted - spread(self.power, self.fourth)
+                predicted = self.predicted - self.signal.spread
             wanted = min(self.most, predicted - MARGIN)
-            power = self.power
+            power = self.signal.power
             if self.silent:
                 wanted = min(wanted, LEAST)
             if self.silent or not power:  # relative to the largest number that is stored
@@ -169,12 +172,30 @@ class MapSums:
         return Beside(one.name, one.nodes, self.elements, differences, ties)
 
 
-def spread(power: float, fourth: float) -> float:
-    """Return in dB how much the SQNR varies if a few large elements dominate, as after ReLU.
+class Signal:
+    """Power of some numbers, and how it is distributed over them. power : sum of their squares"""
 
-    power, fourth : sums of the second and the fourth powers of the elements
-    """
-    return SPREAD_DB * math.sqrt(fourth) / power if power else 0.0
+    def __init__(self) -> None:
+        self.power = self._fourth = 0.0
+        self._equal: Counter[float] = Counter()
+
+    def add(self, values: Array) -> None:
+        self.power += float((values**2).sum())
+        if np.unique(values.ravel()[: 4 * FEW]).size <= FEW:
+            numbers, counts = np.unique(values, return_counts=True)
+            if numbers.size <= FEW:
+                self._equal.update(dict(zip(numbers.tolist(), counts.tolist(), strict=True)))
+                return
+        self._fourth += float((values**4).sum())
+
+    @property
+    def spread(self) -> float:
+        """How much the SQNR varies in dB if a few large numbers dominate, as after ReLU, or if
+        there are only a few numbers, as after signs."""
+        if not self.power:
+            return 0.0
+        equal = sum((count * number**2) ** 2 for number, count in self._equal.items())
+        return SPREAD_DB * math.sqrt(self._fourth + equal) / self.power
 
 
 def _whole(value: Array) -> Array:
@@ -269,7 +290,8 @@ class OutputSums:
         """predicted : predicted SQNR in dB; most : upper limit in dB of the required SQNR"""
         self.name, self.predicted, self.most = name, predicted, most
         self.elements = self.differences = 0
-        self.power = self.error = self.fourth = 0.0
+        self.error = 0.0
+        self.signal = Signal()
 
     def add(self, ours: Array, theirs: Array) -> None:
         """Add a frame, in any shape."""
@@ -283,14 +305,13 @@ class OutputSums:
         same = (mine == exact) | (np.isnan(mine) & np.isnan(exact))
         with np.errstate(invalid="ignore"):
             off = np.where(same, 0.0, exact - mine)
-        self.power += float(np.nansum(exact**2))
-        self.fourth += float(np.nansum(exact**4))
+        self.signal.add(exact[~np.isnan(exact)])
         self.error += float((off**2).sum())
 
     def beside(self) -> Beside:
         if self.differences:
             return Beside(self.name, (), self.elements, self.differences)
-        signal, wanted = decibels(self.power, self.error), self.most
+        signal, wanted = decibels(self.signal.power, self.error), self.most
         if self.predicted is not None:
-            wanted = min(wanted, self.predicted - spread(self.power, self.fourth) - MARGIN)
+            wanted = min(wanted, self.predicted - self.signal.spread - MARGIN)
         return Beside(self.name, (), self.elements, None, 0, signal, wanted)
