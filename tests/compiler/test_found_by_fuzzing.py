@@ -107,6 +107,10 @@ FLOATS = [
         for chip in ("1x1", "4x1")
     ),
     Case(
+        "a map added to itself, then again", [node("Add", "x x", "v"), node("Add", "v x", "y")],
+        {}, X, 3 * X, 30,
+    ),
+    Case(
         "rows of padding alone",
         [node("GlobalAveragePool", "x", "a"), node("Softmax", "a", "b", axis=1),
          node("Pad", "b pads", "y")],

@@ -64,7 +64,8 @@ def _of_macro(
     yield macro.words
     nodes = [macro.windows, *macro.nodes, macro.sign]
     yield tuple(None if node is None else _of_node(node, of_tensor) for node in nodes)
-    yield tuple(_of_region(core.regions[one]) for one in macro.inputs)
+    inputs = macro.inputs
+    yield tuple((inputs.index(one), _of_region(core.regions[one])) for one in inputs)
     for tensor in macro.outputs:
         targets = core.targets_of(tensor)
         if of_tensor is _of_tensor:
