@@ -118,6 +118,11 @@ class WordOrder:
         self._words[: len(words)] = words
         self._base = self._apart = 0
 
+    @property
+    def state(self) -> tuple[int, int, bytes]:
+        """All that the words of later instructions depend on."""
+        return self._base, self._apart, self._words.tobytes()
+
     def follow(self, op: str, kind: str, f: Mapping[str, int]) -> Asked | Taken | None:
         """Return the words that the next instruction requests or reads."""
         if op == "CTRL":

@@ -50,6 +50,11 @@ class Registers:
         )
         self._store = self._high = 0
 
+    @property
+    def state(self) -> tuple[object, ...]:
+        """All values; a frame that starts with the same ones runs the same instructions."""
+        return self._store, self._high, self._order.state
+
     def follow(self, begin: int = 0) -> Iterator[Followed]:
         """Yield the instructions of a frame up to END.
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from chipsim.npu.cycles import Timed, run_queues
 from chipsim.npu.mesh.chip import MeshChip, Place, say
 from chipsim.npu.mesh.run import MeshTimes
-from chipsim.npu.mesh.setup import steps_of_chip
 from chipsim.npu.mesh.steps import MOVED, Steps
 
 SETTLED = 3
@@ -81,10 +80,9 @@ def chip_report(chip: MeshChip, times: MeshTimes) -> ChipReport:
     settled = apart[SETTLED - 1 :] if frames > SETTLED else apart[-1:]
     period = float(np.median(settled)) if settled.size else None
     mean = float(settled.mean()) if settled.size else None
-    steps = steps_of_chip(chip)
     cores = {
         place: CoreReport(
-            _alone(chip, steps, number), work.busy / times.cycles, work.waits / times.cycles
+            _alone(chip, times.steps, number), work.busy / times.cycles, work.waits / times.cycles
         )
         for number, (place, work) in enumerate(times.cores.items())
     }

@@ -35,7 +35,7 @@ from chipsim.npu.mesh.state import (
     TOP,
     Seen,
 )
-from chipsim.npu.mesh.steps import CREDITS, REQUEST
+from chipsim.npu.mesh.steps import CREDITS, REQUEST, Steps
 from chipsim.npu.mesh.waits import say_waits
 
 CHUNK = 1 << 16
@@ -87,6 +87,7 @@ class MeshTimes(NamedTuple):
         a frame; without results, in which all cores had ended it
     links : int64, shape (4, height, width), in the form of `chipsim.traffic.links`
     entered, left : int64, shape (nodes,), flits that entered and left the mesh at a node
+    steps : instructions of all cores
     deliveries : all flits, if requested
     """
 
@@ -96,6 +97,7 @@ class MeshTimes(NamedTuple):
     links: NDArray[np.int64]
     entered: NDArray[np.int64]
     left: NDArray[np.int64]
+    steps: Steps
     deliveries: Deliveries | None
 
 
@@ -166,7 +168,7 @@ def _times(chip: MeshChip, run: MeshState) -> MeshTimes:
     links = link_flits(mesh, passed)
     outputs = passed.reshape(-1, 5)
     return MeshTimes(
-        cycles, completed, found, links, _entered(mesh, passed), outputs[:, 4].copy(),
+        cycles, completed, found, links, _entered(mesh, passed), outputs[:, 4].copy(), steps,
         _deliveries(mesh, seen, run.sizes.bits) if seen.cycle.size else None,
     )  # fmt: skip
 

@@ -65,7 +65,7 @@ def new_state(chip: MeshChip, frames: int, keep: list[int], flits: bool) -> Mesh
     shape, mesh = chip.shape, chip.mesh
     if frames < 1 or (keep and not 0 <= keep[0] <= keep[-1] < frames):
         raise ChipError(f"{frames} frames, keep {keep}; give 1 or more frames and keep only these")
-    steps = steps_of_chip(chip, frames)
+    steps = _steps_of_chip(chip, frames)
     _require_ports(steps, list(chip.programs))
     hosts = _hosts(chip, frames)
     _require_credits(steps, hosts, chip)
@@ -116,7 +116,7 @@ def _sizes(chip: MeshChip, frames: int, results: int) -> Sizes:
     )  # fmt: skip
 
 
-def steps_of_chip(chip: MeshChip, frames: int = 1) -> Steps:
+def _steps_of_chip(chip: MeshChip, frames: int) -> Steps:
     """Return the programs of a chip in the form of the kernel.
 
     Raises `ChipError` if a place is outside the mesh or a destination does not exist.

@@ -128,9 +128,10 @@ def core_steps(
     """Return the instructions of a core."""
     where = f"core ({place[0]}, {place[1]})"
     registers = Registers(program, shape)
+    before = registers.state
     found = [_step(one, program, shape, where, ends) for one in registers.follow(begin)]
-    if frames > 1:
-        # Registers and tables left by the first frame are the start of the next ones.
+    if frames > 1 and registers.state != before:
+        # registers and tables left by the first frame are the start of the next ones
         for one, again in zip(found, registers.follow(begin), strict=True):
             other = _step(again, program, shape, where, ends)
             if not _same(one, other):

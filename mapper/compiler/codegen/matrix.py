@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from hw.npu.isa.table import Instruction, MicroOp
@@ -34,6 +35,8 @@ node has no other operators. Return whether the results are already in the resul
 MOST_OPS = 64
 """Micro-ops per pixel; above this number loops are used."""
 _GEMM = most_of("GEMM", "INT8")
+KNOWN = 256
+"""Lists of micro-ops that are remembered: as many as cores repeat with other input addresses."""
 NOTHING, ZERO, BIAS = range(3)
 """Initial accumulator values that products can request with `init`."""
 
@@ -267,23 +270,62 @@ def _micro_ops(window: Window, where: Products, part: KernelPart, taps: int) -> 
         for ky in range(*part.rows)
         for kx in range(*part.columns)
     ]
-    found = []
+    blocks = []
     for ob in where.blocks:
-        span, first, bias = kernels.spans[ob], where.sum(ob), ob * kernels.lanes
+        span, stored = kernels.spans[ob], words.spans[ob]
         some = piece.blocks.meet(span)
-        if some.size <= 0:
-            continue
-        word, stored = words.first[ob], words.spans[ob]
-        for c in range(*some):
-            at, block = c - stored.first, (c - piece.blocks.first) * block_step
+        if some.size > 0:
+            bias = ob * kernels.lanes
+            blocks.append(_Sums(where.sum(ob), bias, some, span.first, words.first[ob], stored))
+    tap = (taps if depthwise else 0, words.each)
+    found = _products(
+        tuple(places), tuple(blocks), begins, (piece.blocks.first, block_step), tap,
+        kernels.static is None,
+    )  # fmt: skip
+    return list(found)
+
+
+class _Sums(NamedTuple):
+    """Sums of an output block.
+
+    some : input blocks that are added; begins : the first one of all; word : address of the first
+        weight; stored : input blocks with weights
+    """
+
+    first: int
+    bias: int
+    some: Span
+    begins: int
+    word: int
+    stored: Span
+
+
+@lru_cache(KNOWN)
+def _products(
+    places: tuple[tuple[int, int, int], ...], blocks: tuple[_Sums, ...], begins: int,
+    inputs: tuple[int, int], words: tuple[int, int], ordered: bool,
+) -> tuple[MicroOp, ...]:  # fmt: skip
+    """Return micro-ops; parts of a layer on many cores have the same ones.
+
+    places : of each kernel position: its number, its pixel, and its number among the weights
+    begins : number of the kernel position that initialises sums
+    inputs : first input block, and distance of blocks; words : taps of a word of depthwise weights
+        or 0, and words per product
+    ordered : in the order of the weights
+    """
+    found = []
+    taps, each = words
+    for one in blocks:
+        for c in range(*one.some):
+            at, block = c - one.stored.first, (c - inputs[0]) * inputs[1]
             for place, pixel, among in places:
-                if depthwise:
-                    wgt, tap = word + place // taps, place % taps
+                if taps:
+                    wgt, tap = one.word + place // taps, place % taps
                 else:
-                    wgt, tap = word + (among * stored.size + at) * words.each, 0
-                init = int(c == span.first and place == begins)
-                found.append(MicroOp(first, pixel + block, wgt, tap, bias, init))
-    return found if kernels.static is not None else sorted(found, key=lambda op: op.wgt)
+                    wgt, tap = one.word + (among * one.stored.size + at) * each, 0
+                init = int(c == one.begins and place == begins)
+                found.append(MicroOp(one.first, pixel + block, wgt, tap, one.bias, init))
+    return tuple(sorted(found, key=lambda op: op.wgt) if ordered else found)
 
 
 def _all_loops(
