@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO
 
+from mapper.concurrency.processes import python_command
 from mapper.kernels.lean_compilation import spare_work, spare_wrappers
 from mapper.kernels.types import types_of
 from mapper.monitoring.callbacks import OnFraction, ignore
@@ -113,17 +114,13 @@ class KernelTeam:
             return
         most = min(processes, MOST_WORKERS, len(self._tasks), available_bytes() // WORKER_BYTES)
         self.size = max(1, most)
-        root = Path(__file__).parents[2]
-        start = (
-            f"import sys; sys.path.insert(0, {str(root)!r}); import {__name__} as k; "
-            f"k.work({str(self._table)!r}, {str(self._numba_lock)!r})"
-        )
+        call = f"m.work({str(self._table)!r}, {str(self._numba_lock)!r})"
         team: list[subprocess.Popen[str]] = []
         threads = []
         try:
             for _ in range(self.size):
                 process = subprocess.Popen(
-                    [sys.executable, "-P", "-c", start],
+                    python_command(__name__, call),
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                     text=True, encoding="utf-8",
                 )  # fmt: skip

@@ -22,6 +22,10 @@ class Clock:
         self._stop = stop or StopFlag()
         self._end = None if limit is None else time.monotonic() + limit
 
+    def __reduce__(self) -> tuple[type[Clock], tuple[float | None]]:
+        """Pickle the remaining time, for another process; it cannot see the stop flag."""
+        return Clock, (None if self._end is None else max(0.0, self._end - time.monotonic()),)
+
     @property
     def limited(self) -> bool:
         return self._end is not None

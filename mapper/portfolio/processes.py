@@ -16,10 +16,10 @@ import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, BinaryIO
 
+from mapper.concurrency.processes import WAKE, answers, python_command
 from mapper.errors import BAD_INPUT
 from mapper.inputs.listener import Listener
 from mapper.monitoring.callbacks import ignore
@@ -30,7 +30,6 @@ from mapper.portfolio.run import RunTask
 from storage.errors import StorageWarning
 
 ATTEMPTS = 3  # attempts at a run whose process dies
-WAKE = 0.1  # seconds between wake-ups of the main thread: signals do not wake it on every system
 
 
 class ProcessExecutor(Executor):
@@ -102,7 +101,10 @@ class ProcessExecutor(Executor):
                 raise EOFError
             process = self._processes.get(place)
             if process is None:
-                process = self._processes[place] = _start()
+                command = python_command(__name__, "m.work()")
+                process = self._processes[place] = subprocess.Popen(
+                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                )
             return process
 
     def _ask(self, process: subprocess.Popen[bytes], task: RunTask) -> Outcome:
@@ -134,14 +136,6 @@ class ProcessExecutor(Executor):
         return Outcome(name, None, text, BAD_INPUT)
 
 
-def _start() -> subprocess.Popen[bytes]:
-    root = Path(__file__).parents[2]
-    start = f"import sys; sys.path.insert(0, {str(root)!r}); import {__name__} as p; p.work()"
-    return subprocess.Popen(
-        [sys.executable, "-P", "-c", start], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-
-
 def _end(process: subprocess.Popen[bytes]) -> str:
     """Close the pipes of an idle or dead process and wait for it; return how it ended."""
     for pipe in (process.stdin, process.stdout):
@@ -162,20 +156,18 @@ def _end(process: subprocess.Popen[bytes]) -> str:
 
 def work() -> None:
     """Execute the runs that arrive on standard input, until it is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends this one
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # printed text must not mix with answers
+    output = answers()
     tasks: SimpleQueue[RunTask] = SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, tasks), daemon=True).start()
     while True:
         task = tasks.get()
         name = task.output.name
-        told = _Told(name, answers)
+        told = _Told(name, output)
         with warnings.catch_warnings():
             warnings.simplefilter("always", StorageWarning)
             warnings.showwarning = told.warned
             outcome = perform(task, lambda log: Monitor(log=log, stop=UnkeptStop()), told)
-        _send(answers, outcome)
+        _send(output, outcome)
 
 
 def _read(pipe: BinaryIO, tasks: SimpleQueue[RunTask]) -> None:

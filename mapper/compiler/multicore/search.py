@@ -6,10 +6,11 @@ are then placed again, by a slower preset of the mapper.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from chipsim.chip.model import Chip
 from chipsim.noc.mesh import Mesh
@@ -27,14 +28,24 @@ from mapper.compiler.multicore.period import Grouped, Line, Way, taken_rows, tur
 from mapper.compiler.multicore.placement import PRESETS, cores_of
 from mapper.compiler.multicore.room import require_room_on_several
 from mapper.compiler.multicore.spread import on_cores, usable_places
-from mapper.compiler.multicore.tries import TRIES, Tried, best_of, each, earliest, tried
+from mapper.compiler.multicore.tries import (
+    TRIES,
+    Tried,
+    best_of,
+    each,
+    earliest,
+    is_hopeless,
+    tried,
+)
 from mapper.compiler.multicore.vertices import vertices_of, with_own_nodes
 from mapper.compiler.program.image import program_of
 from mapper.compiler.program.links import Place
 from mapper.compiler.settings import SearchEffort
 from mapper.compiler.stages import stage
 from mapper.compiler.tiling.onchip import Breadth
+from mapper.concurrency.processes import Calls
 from mapper.errors import DoesNotFitError
+from mapper.monitoring.resources import all_cores, available_bytes, peak_rss_bytes
 
 WAYS = (Way(2, 0.1), Way(2, 0.2), Way(4, 0.1))
 """Ways to cut that are tried: early rows are more valuable on many cores than on few."""
@@ -50,6 +61,9 @@ PACKED = 0.6
 """Part of a core that weights fill if all cores take an equal excess; the rest is for packing."""
 FRAMES = 8
 """Simulated frames per cut."""
+WORTH = 5.0
+"""Seconds of the first way after which the others run in several processes, which need about two
+to start."""
 
 
 class SearchPlan(NamedTuple):
@@ -77,18 +91,49 @@ PLANS: dict[SearchEffort, list[SearchPlan]] = {
 class Programs(NamedTuple):
     """Programs of a cut on some cores, the log of their generation, and their input.
 
+    made : None if another process generated them
     at_port : the port of a node is the bottleneck
     """
 
-    made: Made
+    made: Made | None
     log: CompileLog
     job: CompileJob
     places: list[Place]
     at_port: bool
 
 
+M = TypeVar("M")
 Ran = list[Tried[Programs]]
 """Simulated cuts."""
+
+
+class Task(NamedTuple):
+    """Ways to cut that another process tries.
+
+    costs : known costs of parts
+    """
+
+    job: CompileJob
+    chip: Chip
+    ports: Sequence[Place]
+    costs: KnownCosts
+    ways: tuple[Way, ...]
+    tries: int
+
+
+Placed = tuple[list[Place], bool]
+"""`places` and `at_port` of `Programs`; other processes return no objects of the graph."""
+
+
+def try_ways(task: Task) -> list[list[Tried[Placed]]]:
+    """Return the simulated cuts of each way of a task."""
+    search = _Search(task.job, task.chip, task.ports, task.costs)
+    found = [search.cuts_or_none(way, task.tries) for way in task.ways]
+    return [[_with(one, (one.made.places, one.made.at_port)) for one in ran] for ran in found]
+
+
+def _with(one: Tried[Any], made: M) -> Tried[M]:
+    return Tried(one.found, made, one.cycles, one.period, one.latency)
 
 
 def spread(job: CompileJob, chip: Chip, log: CompileLog) -> Made:
@@ -104,6 +149,7 @@ def spread(job: CompileJob, chip: Chip, log: CompileLog) -> Made:
     search = _Search(job, chip, ports)
     best = search.best()
     made = best.made.made
+    assert made is not None
     log.lines += best.made.log.lines
     log.add(
         f"{len(best.found.pieces)} parts of {len(job.partition.macros)} layers on "
@@ -125,14 +171,17 @@ class _Search:
     """Simulated cuts of a job.
 
     ran : all of them; ended : whether the time limit ended the search
+    costs : known costs of parts
     """
 
-    def __init__(self, job: CompileJob, chip: Chip, ports: Sequence[Place]) -> None:
+    def __init__(
+        self, job: CompileJob, chip: Chip, ports: Sequence[Place], costs: KnownCosts | None = None
+    ) -> None:
         self.job, self.chip, self.ports = job, chip, ports
         self.ran: Ran = []
         self.ended = False
         self._whole = Whole.of(job)
-        self._costs = KnownCosts()
+        self._costs = costs or KnownCosts()
         self._known: dict[Hashable, Tried[Programs]] = {}
 
     def best(self) -> Tried[Programs]:
@@ -146,6 +195,8 @@ class _Search:
             if found is None or self._rank(best) < self._rank(found):
                 found = best
         assert found is not None
+        if found.made.made is None:
+            return self._simulated(found.made.job, found.found, PRESETS["fast"])
         return found
 
     def _rank(self, one: Tried[Programs]) -> tuple[float, float]:
@@ -155,24 +206,63 @@ class _Search:
 
     def _over(self) -> bool:
         """Return whether the time is up; not before a cut fits."""
-        self.ended = self.ended or (bool(self.ran) and self.job.clock.over())
+        self.ended = self.ended or (bool(self._known) and self.job.clock.over())
         return self.ended
 
     def _cut(self, plan: SearchPlan) -> Ran:
         """Return the simulated cuts of a plan."""
-        found: Ran = []
         self._costs = KnownCosts()
         self.job = self.job._replace(searches=CutSearches(plan.breadth))
-        for way in plan.ways:
-            if not self._over():
-                with suppress(DoesNotFitError):  # the next way may need less
-                    found += self._cuts(way, plan.tries)
+        first, *others = plan.ways
+        begin = time.monotonic()
+        found = self._kept(self.cuts_or_none(first, plan.tries))
+        if time.monotonic() - begin > WORTH:
+            count = min(len(others), all_cores(), max(1, available_bytes() // peak_rss_bytes()))
+            found += self._at_once(others, plan.tries, count)
+        else:
+            for way in others:
+                found += self._kept(self.cuts_or_none(way, plan.tries))
         for number, way in enumerate(SHORT):
             try:
-                found = found or self.ran or self._cuts(way, plan.tries)
+                found = found or self.ran or self._kept(self._cuts(way, plan.tries))
             except DoesNotFitError:
                 if number == len(SHORT) - 1:
                     raise
+        return found
+
+    def _at_once(self, ways: Sequence[Way], tries: int, count: int) -> Ran:
+        """Return the simulated cuts of some ways, tried in this and in other processes; they do not
+        depend on the number of processes, `count`."""
+        tasks = [
+            Task(self.job, self.chip, self.ports, self._costs, tuple(ways[at::count]), tries)
+            for at in range(1, count)
+        ]
+        by_way: dict[Way, Ran] = {}
+        with Calls(try_ways, tasks) as calls:
+            for way in ways[::count]:
+                by_way[way] = self.cuts_or_none(way, tries)
+            with stage("tiles and cores"):
+                results = calls.results()
+        for task, result in zip(tasks, results, strict=True):
+            for at, way in enumerate(task.ways):
+                if result is None:  # the process has failed
+                    by_way[way] = self.cuts_or_none(way, tries)
+                else:
+                    by_way[way] = [self._of_process(way, one) for one in result[at]]
+        return [one for way in ways for one in self._kept(by_way[way])]
+
+    def _of_process(self, way: Way, one: Tried[Placed]) -> Tried[Programs]:
+        made = Programs(None, CompileLog(), self._job_of(way), *one.made)
+        return self._known.setdefault(self._key(way, one.found), _with(one, made))
+
+    def _kept(self, cuts: Ran) -> Ran:
+        """Return the cuts of a way up to the first one that is hopeless, and record them."""
+        found: Ran = []
+        for one in cuts:
+            found.append(one)
+            if not self._in_turns and is_hopeless(one, self.ran):
+                break
+        self.ran += [one for one in found if not any(one is other for other in self.ran)]
         return found
 
     def _placed_again(self, cuts: Ran, count: int) -> Tried[Programs]:
@@ -195,9 +285,35 @@ class _Search:
         found.append(first(cuts))
         return min(found, key=self._rank)
 
+    def cuts_or_none(self, way: Way, tries: int) -> Ran:
+        """Return some cuts of a way; none if the cores have too little memory for it, or if the
+        time is up."""
+        if self._over():
+            return []
+        with suppress(DoesNotFitError):  # the next way may need less
+            return self._cuts(way, tries)
+        return []
+
+    @property
+    def _in_turns(self) -> bool:
+        """Whether all cores may share each layer, for a short latency; with several functions each
+        core would wait for the host."""
+        one = len(self.job.partition.functions) == 1
+        return one and self.job.settings.objective == "latency"
+
+    def _job_of(self, way: Way) -> CompileJob:
+        return self.job._replace(choices=replace(self.job.choices, lag=way.lag))
+
+    def _key(self, way: Way, found: Grouped) -> Hashable:
+        """Return all input of a cut's simulation."""
+        return (*way[1:], self.job.searches, *(tuple(one) for one in found))
+
     def _cuts(self, way: Way, tries: int) -> Ran:
-        """Return some cuts of a way, with their programs and simulated times."""
-        job = self.job._replace(choices=replace(self.job.choices, lag=way.lag))
+        """Return some cuts of a way, with their programs and simulated times.
+
+        Raises `DoesNotFitError` if none fits.
+        """
+        job = self._job_of(way)
         excess = 1.0
         if way.spills:
             words = sum(weight_words(one, job.shape) for one in self._whole.macros)
@@ -209,17 +325,15 @@ class _Search:
         rows = taken_rows(self._whole, costs.homes, job.shape.columns)
 
         def run(found: Grouped) -> Tried[Programs]:
-            key = (*way[1:], job.searches, *(tuple(one) for one in found))
+            key = self._key(way, found)
             if key not in self._known:
                 self._known[key] = self._simulated(job, found, PRESETS["fast"])
-                self.ran.append(self._known[key])
             return self._known[key]
 
         before = list(self.ran)
         with stage("tiles and cores"):
             line = Line(costs, rows, self.chip.usable_count, way)
-            # in turns each core would compute parts of all functions, and wait for the host
-            if job.settings.objective == "latency" and len(job.partition.functions) == 1:
+            if self._in_turns:
                 found = each(turns(line, line.cores), run, self._over)
                 return found + tried(line, run, tries=tries, over=self._over)
             return tried(line, run, before, tries, self._over)

@@ -67,12 +67,17 @@ def tried(
             least = LONGER * period
             continue
         all_.append(one)
-        if any(one.period > HOPELESS * other.period for other in before):
+        if is_hopeless(one, before):
             break
         line.learn(found, one.cycles)
     if not all_ and refusals:
         raise refusals[-1]
     return all_
+
+
+def is_hopeless(one: Tried[M], before: Sequence[Tried[M]]) -> bool:
+    """Return whether further tries of a way cannot be better than the cuts of other ways."""
+    return any(one.period > HOPELESS * other.period for other in before)
 
 
 def each(

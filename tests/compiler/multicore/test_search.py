@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from chipsim.chip.model import Chip
@@ -9,7 +11,9 @@ from mapper.compiler.compiled import Compiled
 from mapper.compiler.multicore import search
 from mapper.compiler.multicore.search import PLANS
 from mapper.compiler.pipeline import compile_model
+from mapper.compiler.program.image import pack_image
 from mapper.compiler.settings import CompileSettings, SearchEffort
+from mapper.concurrency.processes import Calls
 from mapper.errors import UsageError
 from tests.compiler.networks import residual
 from tests.compiler.programs import SHAPE, source_of
@@ -27,6 +31,10 @@ def made(**settings: object) -> Compiled:
 def search_line(found: Compiled) -> str:
     (line,) = [one for one in found.log if "simulated cuts" in one and "best of" in one]
     return line
+
+
+def bytes_of(found: Compiled) -> list[bytes]:
+    return [pack_image(one.image()) for one in found.codes]
 
 
 def period(found: Compiled) -> float:
@@ -67,6 +75,51 @@ def test_a_cut_that_was_simulated_is_not_simulated_again(monkeypatch: pytest.Mon
     monkeypatch.setitem(PLANS, "default", [PLANS["default"][0]._replace(ways=search.WAYS * 2)])
     found = made()
     assert cuts(found) <= len(runs) <= cuts(found) + 1  # parts of the best cut are placed again
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("objective", ["throughput", "latency"])
+def test_several_processes_find_the_same(
+    objective: str, fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if one of them fails."""
+    alone = made(objective=objective)
+    monkeypatch.setattr(search, "WORTH", 0.0)
+    monkeypatch.setattr(search, "all_cores", lambda: 2)
+    far: list[object] = []
+
+    def results(self: Calls) -> list[object]:
+        far.extend(whole(self))
+        return [None for _ in far] if fails else far
+
+    whole = Calls.results
+    monkeypatch.setattr(Calls, "results", results)
+    found = made(objective=objective)
+    assert len(far) == 1
+    assert far != [None]
+    assert search_line(found) == search_line(alone)
+    assert bytes_of(found) == bytes_of(alone)
+
+
+@pytest.mark.heavy
+def test_programs_of_another_process_are_generated_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last way is tried in another process; its last cut is taken to be the best."""
+    ways = (*search.WAYS[::2], search.WAYS[1])
+    monkeypatch.setitem(PLANS, "default", [PLANS["default"][0]._replace(ways=ways, again=0)])
+    taken: list[Any] = []
+
+    def last(ran: list[Any]) -> Any:
+        taken.append(ran[-1])
+        return ran[-1]
+
+    monkeypatch.setattr(search, "best_of", last)
+    alone = made()
+    monkeypatch.setattr(search, "WORTH", 0.0)
+    monkeypatch.setattr(search, "all_cores", lambda: 2)
+    assert bytes_of(made()) == bytes_of(alone)
+    assert [one.made.made is None for one in taken] == [False, True]
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("inf"), float("nan")])

@@ -23,8 +23,8 @@ MARGIN = 10.0
 """Tolerance in dB: SQNR of a layer on other samples may be lower than predicted by this."""
 SPREAD_DB = 30.0
 """Tolerance in dB if a single number dominates the signal."""
-FEW = 256
-"""Distinct numbers of a map up to which equal numbers are one: they have the same error."""
+MOST_EQUAL = 256
+"""Maximum distinct numbers of a map whose equal elements count as one, having the same error."""
 EXACT = 60.0
 """SQNR in dB of float32 results for the same numbers."""
 LEAST = 20.0
@@ -110,7 +110,7 @@ class MapSums:
         self.high = one.scale * (max(1, half - 1) - one.zero_point)
         self.elements = self.differences = self.ties = self.fused = 0
         self.error = 0.0
-        self.signal = Signal()
+        self.signal = MapPower()
         self.real = False
 
     def add(
@@ -172,7 +172,7 @@ class MapSums:
         return Beside(one.name, one.nodes, self.elements, differences, ties)
 
 
-class Signal:
+class MapPower:
     """Power of some numbers, and how it is distributed over them. power : sum of their squares"""
 
     def __init__(self) -> None:
@@ -181,9 +181,9 @@ class Signal:
 
     def add(self, values: Array) -> None:
         self.power += float((values**2).sum())
-        if np.unique(values.ravel()[: 4 * FEW]).size <= FEW:
+        if np.unique(values.ravel()[: 4 * MOST_EQUAL]).size <= MOST_EQUAL:
             numbers, counts = np.unique(values, return_counts=True)
-            if numbers.size <= FEW:
+            if numbers.size <= MOST_EQUAL:
                 self._equal.update(dict(zip(numbers.tolist(), counts.tolist(), strict=True)))
                 return
         self._fourth += float((values**4).sum())
@@ -291,7 +291,7 @@ class OutputSums:
         self.name, self.predicted, self.most = name, predicted, most
         self.elements = self.differences = 0
         self.error = 0.0
-        self.signal = Signal()
+        self.signal = MapPower()
 
     def add(self, ours: Array, theirs: Array) -> None:
         """Add a frame, in any shape."""
