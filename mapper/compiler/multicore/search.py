@@ -191,9 +191,10 @@ class _Search:
             if found is not None and self._over():
                 break
             cuts = self._cut(plan)
-            best = self._placed_again(cuts, plan.again)
-            if found is None or self._rank(best) < self._rank(found):
-                found = best
+            for some in (cuts, self._on_fewer_cores(cuts, plan.ways[0])):
+                best = self._placed_again(some, plan.again) if some else None
+                if best and (found is None or self._rank(best) < self._rank(found)):
+                    found = best
         assert found is not None
         if found.made.made is None:
             return self._simulated(found.made.job, found.found, PRESETS["fast"])
@@ -228,6 +229,18 @@ class _Search:
             except DoesNotFitError:
                 if number == len(SHORT) - 1:
                     raise
+        return found
+
+    def _on_fewer_cores(self, cuts: Ran, way: Way) -> Ran:
+        """Return cuts for half of the cores, repeatedly, while a port of the host is the bottleneck
+        and the period decreases: fewer parts read fewer rows of the input twice."""
+        found: Ran = []
+        best = min(cuts, key=self._rank, default=None)
+        while best is not None and best.made.at_port and not self._over():
+            cores = (1 + max(best.found.groups)) // 2
+            some = self._kept(self.cuts_or_none(way, 1, cores)) if cores > 1 else []
+            found += some
+            best = next((one for one in some if self._rank(one) < self._rank(best)), None)
         return found
 
     def _at_once(self, ways: Sequence[Way], tries: int, count: int) -> Ran:
@@ -285,13 +298,13 @@ class _Search:
         found.append(first(cuts))
         return min(found, key=self._rank)
 
-    def cuts_or_none(self, way: Way, tries: int) -> Ran:
+    def cuts_or_none(self, way: Way, tries: int, cores: int | None = None) -> Ran:
         """Return some cuts of a way; none if the cores have too little memory for it, or if the
         time is up."""
         if self._over():
             return []
         with suppress(DoesNotFitError):  # the next way may need less
-            return self._cuts(way, tries)
+            return self._cuts(way, tries, cores)
         return []
 
     @property
@@ -308,8 +321,10 @@ class _Search:
         """Return all input of a cut's simulation."""
         return (*way[1:], self.job.searches, *(tuple(one) for one in found))
 
-    def _cuts(self, way: Way, tries: int) -> Ran:
+    def _cuts(self, way: Way, tries: int, cores: int | None = None) -> Ran:
         """Return some cuts of a way, with their programs and simulated times.
+
+        cores : maximum number of cores; None for all
 
         Raises `DoesNotFitError` if none fits.
         """
@@ -332,7 +347,7 @@ class _Search:
 
         before = list(self.ran)
         with stage("tiles and cores"):
-            line = Line(costs, rows, self.chip.usable_count, way)
+            line = Line(costs, rows, cores or self.chip.usable_count, way)
             if self._in_turns:
                 found = each(turns(line, line.cores), run, self._over)
                 return found + tried(line, run, tries=tries, over=self._over)

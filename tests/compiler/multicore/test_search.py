@@ -15,7 +15,7 @@ from mapper.compiler.program.image import pack_image
 from mapper.compiler.settings import CompileSettings, SearchEffort
 from mapper.concurrency.processes import Calls
 from mapper.errors import UsageError
-from tests.compiler.networks import residual
+from tests.compiler.networks import Builder, residual
 from tests.compiler.programs import SHAPE, source_of
 
 pytestmark = pytest.mark.jit
@@ -120,6 +120,20 @@ def test_programs_of_another_process_are_generated_again(monkeypatch: pytest.Mon
     monkeypatch.setattr(search, "all_cores", lambda: 2)
     assert bytes_of(made()) == bytes_of(alone)
     assert [one.made.made is None for one in taken] == [False, True]
+
+
+@pytest.mark.heavy
+def test_fewer_cores_are_used_where_they_are_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that several cores need pass the host's port several times."""
+    build = Builder(24, 24, 8)
+    build.end(build.relu(build.conv(build.input, 4)))
+    source, samples = source_of(build)
+    how, chip = CompileSettings(method="minmax", min_signal=-100), Chip("mesh", 4, 4)
+    found = compile_model(source, SHAPE, samples, how, chip=chip)
+    monkeypatch.setattr(search._Search, "_on_fewer_cores", lambda *_: [])
+    other = compile_model(source, SHAPE, samples, how, chip=chip)
+    assert len(found.codes) < len(other.codes)
+    assert period(found) < 0.95 * period(other)
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("inf"), float("nan")])
