@@ -30,6 +30,7 @@ from chipsim.npu.programs import (
     initial_maps,
     instruction_name,
     largest_store,
+    map_vectors,
     merge,
     writes_tables,
 )
@@ -57,11 +58,14 @@ class NpuChip:
         programs: Mapping[Place, Program],
         credits: Mapping[Place, ArrayLike] | None = None,
         host_weights: NDArray[np.int8] | None = None,
+        logged: bool = False,
     ) -> None:
         """programs : programs by place
         credits : initial stream counts of a core, shape (STREAMS,); default 0
         host_weights : words that WSTREAM reads, shape (words, rows, columns), by address
+        logged : frames keep all vectors that are stored to feature memories, see `Frame.log`
         """
+        self.logged = logged
         if shape.rows != shape.columns:
             raise ChipError(
                 f"npu {shape.name}: {shape.rows} rows and {shape.columns} columns; programs need "
@@ -107,6 +111,7 @@ class Frame:
         )
         lanes = code.weights.shape[3]
         most = host_vectors(code) + largest_store(code)
+        kept = map_vectors(code) if chip.logged else 0
         self._behind = code.start[1:]  # end of each core's instructions
         self._memory = s.Memory(
             maps=np.zeros_like(chip._maps),
@@ -122,6 +127,11 @@ class Frame:
             host_address=np.zeros(most, np.int64),
             host_vectors=np.zeros((most, shape.columns), np.int8),
             scratch=np.zeros((2, lanes), np.int32),
+            credits=np.zeros((cores, STREAMS), np.int64),
+            log_count=np.zeros(1, np.int64),
+            log_core=np.zeros(kept, np.int64),
+            log_address=np.zeros(kept, np.int64),
+            log_vectors=np.zeros((kept, shape.columns), np.int8),
         )
         self.reset()
 
@@ -130,7 +140,9 @@ class Frame:
         memory, chip = self._memory, self.chip
         memory.maps[:] = chip._maps
         memory.streams[:] = chip._streams
-        for name in ("inputs", "sums", "results", "registers", "fault", "host_count"):
+        for name in (
+            "inputs", "sums", "results", "registers", "fault", "host_count", "credits", "log_count",
+        ):  # fmt: skip
             getattr(memory, name)[:] = 0
         if self._code is not chip._code:
             for name in TABLES:
@@ -188,6 +200,20 @@ class Frame:
         mine = np.flatnonzero(memory.host_core[:count] == self.chip.number(core))
         return memory.host_address[mine], memory.host_vectors[mine]
 
+    def log(self, core: Place) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+        """Return the vectors that were stored to the feature memory of a core, in order.
+
+        Returns addresses, shape (count,), and vectors, shape (count, columns).
+        """
+        memory = self._memory
+        count = int(memory.log_count[0])
+        mine = np.flatnonzero(memory.log_core[:count] == self.chip.number(core))
+        return memory.log_address[mine], memory.log_vectors[mine]
+
+    def credits(self, core: Place) -> NDArray[np.int64]:
+        """Return the credits that a core has sent to the host, shape (STREAMS,)."""
+        return self._memory.credits[self.chip.number(core)].copy()
+
     def forget_host(self) -> None:
         """Clear the vectors that were sent to the host."""
         self._memory.host_count[0] = 0
@@ -243,12 +269,16 @@ class Frame:
         }
         return {name: values.astype(np.int64) for name, values in found.items()}
 
-    def run(self, odd: bool = False, parts: Mapping[Place, tuple[int, int]] | None = None) -> None:
+    def run(
+        self, odd: bool = False, parts: Mapping[Place, tuple[int, int]] | None = None,
+        feed: Callable[[], bool] | None = None,
+    ) -> None:  # fmt: skip
         """Run the programs of all cores to their ends.
 
         odd : True for an odd frame, which uses the second slots of feature maps
         parts : first and end instruction of each core that runs; None runs all instructions of all
             cores
+        feed : called when all cores wait; sends data, and returns whether there was some to send
 
         Raises `ChipError` if an instruction cannot be executed, or at a deadlock.
         """
@@ -261,7 +291,13 @@ class Frame:
                 core = self.chip.number(place)
                 first[core], behind[core] = first[core] + one, first[core] + other
         self._behind = behind
-        _run(self._code, memory, first, behind)
+        while True:
+            _run(self._code, memory, first, behind)
+            waits = memory.fault[s.CAUSE] == s.DEADLOCK and feed is not None and feed()
+            if not waits:
+                break
+            memory.fault[:] = 0
+            first = memory.position.copy()
         if memory.fault[s.CAUSE]:
             raise ChipError(self._say_fault())
 

@@ -45,8 +45,8 @@ def _control(code, memory, core, kind, f):
         if memory.streams[core, f[1]] < f[2]:
             return WAITS
         memory.streams[core, f[1]] -= f[2]
-    elif kind == SEND and f[6] == 1:  # credits for the host, which sends one frame at a time here
-        return WENT
+    elif kind == SEND and f[6] == 1:
+        memory.credits[core, f[1]] += f[2]
     elif kind == SEND:
         to = code.node[256 * f[4] + f[3]]
         if to < 0:

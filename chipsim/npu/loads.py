@@ -63,8 +63,14 @@ def _load_area(code, memory, core, kind, f):
         source += np.int64(1) << (f[12] + 2)
     high = memory.registers[core, DIST_LOAD] if dual and kind != 2 else 0
     y_end, x_end = y_size - f[8], x_size - f[10]
+    wrap = np.int64(f[13]) if 0 < f[13] < x_end - left else np.int64(x_end - left)
     if y_end > top and x_end > left:
-        most = source + (y_end - top - 1) * y_stride + (x_end - left - 1) * x_stride
+        most = source + (y_end - top - 1) * y_stride + (wrap - 1) * x_stride
+        if wrap < x_end - left:
+            first = source + wrap * x_stride - y_stride
+            if _outside(memory.fault, FM, first, memory.maps.shape[1]):
+                return True
+            most = max(most, most + (x_end - left - wrap) * x_stride - y_stride)
         if _outside(memory.fault, FM, most + high + c_size * width - 1, memory.maps.shape[1]):
             return True
     maps, inputs, sums = memory.maps[core], memory.inputs[core], memory.sums[core]
@@ -72,6 +78,8 @@ def _load_area(code, memory, core, kind, f):
         for x in range(x_size):
             pad = not (top <= y < y_end and left <= x < x_end)
             first = source + (y - top) * y_stride + (x - left) * x_stride
+            if x - left >= wrap:  # the start of the ring
+                first -= y_stride
             for c in range(c_size):
                 to = dst + (c * y_size + y) * x_size + x
                 at = first + c * width

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from chipsim.npu.records import (
     Op,
     Program,
 )
-from chipsim.npu.stores import HOST, PARTIAL_HOST
 
 Place = tuple[int, int]
 """Column and row of a core."""
@@ -133,10 +132,21 @@ def writes_tables(code: s.Code) -> bool:
 
 def host_vectors(code: s.Code) -> int:
     """Return the maximum number of vectors that the host receives per frame."""
-    whole = code.kind == PARTIAL_HOST
-    sends = (code.op == Op.STORE) & ((code.kind == HOST) | whole)
-    f = code.fields[sends]
-    each = np.where(whole[sends], 8 if code.sizes[s.DUAL] else 4, 1 + code.sizes[s.DUAL])
+    return _stored_vectors(code, ("HOST", "PARTIAL_HOST"))
+
+
+def map_vectors(code: s.Code) -> int:
+    """Return the maximum number of vectors that cores store to feature memories per frame."""
+    return _stored_vectors(code, ("LOCAL", "REMOTE", "PARTIAL"))
+
+
+def _stored_vectors(code: s.Code, kinds: Sequence[str]) -> int:
+    """Return the maximum number of vectors that stores of some kinds write per frame."""
+    numbers = [KINDS[Op.STORE].index(kind) for kind in kinds]
+    chosen = (code.op == Op.STORE) & np.isin(code.kind, numbers)
+    sums = [KINDS[Op.STORE].index(kind) for kind in ("PARTIAL", "PARTIAL_HOST")]
+    f, whole = code.fields[chosen], np.isin(code.kind[chosen], sums)
+    each = np.where(whole, 8 if code.sizes[s.DUAL] else 4, 1 + code.sizes[s.DUAL])
     return int((f[:, 2] * f[:, 3] * f[:, 4] * (1 + 3 * f[:, 7]) * each).sum())
 
 

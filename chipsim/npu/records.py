@@ -42,7 +42,7 @@ KINDS: dict[Op, tuple[str, ...]] = {
 _CTRL = ("queue", "stream", "count", "x", "y", "drain", "host")
 _LOAD = (
     "dst", "src", "c_size", "x_size", "y_size", "x_stride", "y_stride",
-    "pad_t", "pad_b", "pad_l", "pad_r", "value", "pp",
+    "pad_t", "pad_b", "pad_l", "pad_r", "value", "pp", "wrap",
 )  # fmt: skip
 _WINDOW = (
     "dst", "src", "head", "packets", "width", "height", "kh", "kw", "sh", "sw",
@@ -59,7 +59,7 @@ _ALU = (
 _RQ = ("dst", "n_out", "n_in", "dst_out", "dst_in", "rec", "out", "bits", "block", "table")
 _STORE = (
     "src", "dst", "c_size", "x_size", "y_size", "x_stride", "y_stride",
-    "up", "bits", "x", "y", "stream", "pp",
+    "up", "bits", "x", "y", "stream", "pp", "wrap",
 )  # fmt: skip
 
 FIELDS: dict[tuple[int, int], tuple[str, ...]] = {

@@ -46,16 +46,55 @@ def in_turn(
     inputs : vectors of each frame and host port, int8, shape (vectors of its input, columns)
     """
     frame = functional.frame()
+    paced = _Paced(chip, frame)
     found = []
     for number, ports in enumerate(inputs):
         for port, vectors in zip(chip.hosts, ports, strict=True):
-            for place, stream, address, vector in _sent(port, number, vectors):
+            sent = list(_sent(port, number, vectors))
+            if port.inputs.waits is not None:
+                paced.add(port, sent)
+                continue
+            for place, stream, address, vector in sent:
                 frame.receive(place, address, vector, stream)
         frame.forget_host()
-        frame.run(odd=bool(number % 2))
+        paced()
+        frame.run(odd=bool(number % 2), feed=paced)
         parts = [frame.host(place) for place in functional.cores]
         found.append(_results(parts))
     return found, frame
+
+
+class _Paced:
+    """Vectors of a host that wait for credits of cores, by core and stream."""
+
+    def __init__(self, chip: MeshChip, frame: Frame) -> None:
+        self.frame = frame
+        self.waiting: dict[tuple[Place, int], deque[tuple[int, int, Bytes]]] = defaultdict(deque)
+        self.left: dict[tuple[Place, int], int] = {}
+        for port in chip.hosts:
+            places = map(tuple, port.inputs.core.tolist())
+            pairs = zip(places, port.inputs.stream.tolist(), strict=True)
+            self.left.update(zip(pairs, port.inputs.slots.tolist(), strict=True))
+        self.seen = dict.fromkeys(self.left, 0)
+
+    def add(self, port: HostPort, sent: Sequence[tuple[Place, int, int, Bytes]]) -> None:
+        waits = port.inputs.consumed.tolist()
+        for (place, stream, address, vector), wait in zip(sent, waits, strict=True):
+            self.waiting[place, stream].append((wait, address, vector))
+
+    def __call__(self) -> bool:
+        """Send what credits allow; return whether that was anything."""
+        moved = False
+        for (place, stream), queue in self.waiting.items():
+            given = int(self.frame.credits(place)[stream])
+            self.left[place, stream] += given - self.seen[place, stream]
+            self.seen[place, stream] = given
+            while queue and queue[0][0] <= self.left[place, stream]:
+                wait, address, vector = queue.popleft()
+                self.left[place, stream] -= wait
+                self.frame.receive(place, address, vector, stream)
+                moved = True
+        return moved
 
 
 def overlapped(

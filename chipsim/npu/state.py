@@ -80,6 +80,9 @@ class Memory(NamedTuple):
     host_core, host_address : int64, shape (most,)
     host_vectors : int8, shape (most, columns)
     scratch : int32, shape (2, lanes)
+    credits : int64, shape (n, 16), credits for the host by stream
+    log_count, log_core, log_address, log_vectors : like the arrays of the host, for vectors that
+        are stored to feature memories; without entries, nothing is logged
     """
 
     maps: NDArray[np.int8]
@@ -95,3 +98,8 @@ class Memory(NamedTuple):
     host_address: NDArray[np.int64]
     host_vectors: NDArray[np.int8]
     scratch: NDArray[np.int32]
+    credits: NDArray[np.int64]
+    log_count: NDArray[np.int64]
+    log_core: NDArray[np.int64]
+    log_address: NDArray[np.int64]
+    log_vectors: NDArray[np.int8]

@@ -35,6 +35,12 @@ def _write(memory, core, kind, at):
         memory.host_count[0] = place + 1
     else:
         vector = memory.maps[core, at]
+        place = memory.log_count[0]
+        if place < len(memory.log_core):
+            memory.log_core[place], memory.log_address[place] = core, at
+            for r in range(len(vector)):
+                memory.log_vectors[place, r] = lanes[r]
+            memory.log_count[0] = place + 1
     for r in range(len(vector)):
         vector[r] = lanes[r]
 
@@ -73,7 +79,14 @@ def _store(code, memory, core, kind, f):
     if code.sizes[DUAL] == 1 and f[8] == 0 and not whole:
         high = memory.registers[core, DIST_STORE]
     times = 2 if up else 1
-    most = base + (y_size * times - 1) * y_stride + (x_size * times - 1) * x_stride
+    wrap = np.int64(f[13]) if 0 < f[13] < x_size else np.int64(x_size)
+    most = base + (y_size * times - 1) * y_stride + (wrap * times - 1) * x_stride
+    if wrap < x_size:
+        first = base + wrap * times * x_stride - y_stride
+        size = np.int64(memory.maps.shape[1])
+        if _outside(fault, FM, first, first + 1 if kind in (HOST, PARTIAL_HOST) else size):
+            return True
+        most = max(most, most + (x_size - wrap) * times * x_stride - y_stride)
     most += c_size * width - 1 + high
     if kind not in (HOST, PARTIAL_HOST) and _outside(fault, FM, most, memory.maps.shape[1]):
         return True
@@ -95,6 +108,8 @@ def _store(code, memory, core, kind, f):
                     for dy in range(times):
                         for dx in range(times):
                             at = base + (times * y + dy) * y_stride + (times * x + dx) * x_stride
+                            if x >= wrap:  # the start of the ring
+                                at -= y_stride
                             _write(memory, to, kind, at + c * width + step)
                             written += 1
     if kind == REMOTE:

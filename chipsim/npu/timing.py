@@ -117,6 +117,6 @@ def _load(kind: str, fields: Mapping[str, int], shape: NpuShape, headers: Sequen
         return shape.latency.load + cycles_of_windows(unit, tuple(headers[first:behind]))
     each = fields["c_size"] * (vectors_of_entry(shape) if kind == "ACC32" else 1)
     width, ports = fields["x_size"], shape.vectors_per_cycle
-    if fields["x_stride"] == fields["c_size"]:
+    if fields["x_stride"] == fields["c_size"] and not fields.get("wrap", 0):
         return shape.latency.load + fields["y_size"] * -(-width * each // ports)
     return shape.latency.load + fields["y_size"] * width * -(-each // ports)

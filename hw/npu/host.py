@@ -24,8 +24,9 @@ class Input(NamedTuple):
     stream : stream that counts the vector
     vector : address
     odd : address offset in odd frames
-    slots : frames of the input to this core and stream that the core buffers
+    slots : frames of the input to this core and stream that the core buffers, as credits
     stage : stage of the host's work that the vector waits for; 0 for none
+    waits : credits that it consumes; None for one at the first vector of a core and stream
     """
 
     core: Place
@@ -34,6 +35,7 @@ class Input(NamedTuple):
     odd: int = 0
     slots: int = 1
     stage: int = 0
+    waits: int | None = None
 
 
 class HostSide(NamedTuple):
@@ -119,12 +121,12 @@ class HostState:
         self.free = 0
         self.inputs = self._inputs()
 
-    def _inputs(self) -> dict[int, deque[tuple[FlitFields, tuple[Place, int] | None, int]]]:
-        """Return all input flits of all frames by stage, the last one first, with the credit that
-        they consume and their frame."""
+    def _inputs(self) -> dict[int, deque[tuple[FlitFields, tuple[Place, int], int, int]]]:
+        """Return all input flits of all frames by stage, the last one first, with core and stream,
+        the credits that they consume, and their frame."""
         side, parts = self.side, self.layout.parts[Loaded.FM]
         mask = (1 << self.layout.payload) - 1
-        found: dict[int, deque[tuple[FlitFields, tuple[Place, int] | None, int]]] = {
+        found: dict[int, deque[tuple[FlitFields, tuple[Place, int], int, int]]] = {
             stage: deque() for stage in sorted({one.stage for one in side.inputs}, reverse=True)
         }
         if side.inputs and (side.data is None or side.data.shape[:2] != (
@@ -133,16 +135,17 @@ class HostState:
             raise HwError(f"host: give data of {self.frames} frames of {len(side.inputs)} vectors")
         for frame in range(self.frames):
             seen = set()
-            for number, (core, stream, vector, odd, slots, stage) in enumerate(side.inputs):
+            for number, one in enumerate(side.inputs):
+                core, stream, vector, odd, slots, stage, waits = one
                 assert side.data is not None
                 word = int.from_bytes(side.data[frame, number].tobytes(), "little")
                 at = (vector + odd * (frame & 1)) * parts
                 for part in range(parts):
                     data = word >> self.layout.payload * part & mask
-                    pair = None if (core, stream) in seen else (core, stream)
+                    needs = int((core, stream) not in seen) if waits is None else waits
                     seen.add((core, stream))
                     flit = FlitFields(*core, Kind.MAP, stream, at + part, data)
-                    found[stage].append((flit, pair, frame))
+                    found[stage].append((flit, (core, stream), 0 if part else needs, frame))
                     self.credits.setdefault((core, stream), slots)
         return found
 
@@ -160,13 +163,12 @@ class HostState:
         for stage, inputs in self.inputs.items():
             if not inputs:
                 continue
-            flit, pair, frame = inputs[0]
+            flit, pair, needs, frame = inputs[0]
             if not self.processor.has_ended(frame, stage, cycle):
                 continue
-            if pair is not None:
-                if not self.credits[pair]:
-                    continue
-                self.credits[pair] -= 1
+            if self.credits[pair] < needs:
+                continue
+            self.credits[pair] -= needs
             inputs.popleft()
             self.offered = flit
             return

@@ -83,6 +83,7 @@ class Twin:
         self.dist = {queue: {"inp": 0, "acc": 0, "wgt": 0, "src": 0} for queue in range(4)}
         self.arrived = 0
         self.host: list[tuple[int, list[int]]] = []
+        self.log: list[tuple[int, list[int]]] = []  # vectors stored to feature memory
         self.odd = False
 
     @property
@@ -145,6 +146,10 @@ class Twin:
                     ) - f("pad_r")
                     at = source + (y - f("pad_t")) * f("y_stride")
                     at += (x - f("pad_l")) * f("x_stride")
+                    if f("wrap") and x - f("pad_l") >= f("wrap"):
+                        at -= f("y_stride")
+                    if inside and at < 0:
+                        raise IndexError
                     if not inside:
                         value = f("value") if self.dual or kind != "INP" else signed(f("value"), 8)
                         lanes = [value] * self.rows
@@ -456,7 +461,12 @@ class Twin:
                         for ty in range(times * y, times * (y + 1)):
                             for tx in range(times * x, times * (x + 1)):
                                 at = base + ty * f("y_stride") + tx * f("x_stride") + behind
+                                if f("wrap") and x >= f("wrap"):
+                                    at -= f("y_stride")
+                                if at < 0:
+                                    raise IndexError
                                 if kind.endswith("HOST"):
                                     self.host.append((at, vector))
                                 else:
                                     self.maps[at] = vector
+                                    self.log.append((at, vector))

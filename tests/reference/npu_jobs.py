@@ -170,6 +170,7 @@ class Store(Job):
         width = (8 if shape.multiplier == "dual" else 4) if "PARTIAL" in step.kind else 1
         self.vectors = [
             base + (y * times + dy) * step["y_stride"] + (x * times + dx) * step["x_stride"]
+            - (step["wrap"] > 0 and x >= step["wrap"]) * step["y_stride"]
             + c * width + part
             for c in range(step["c_size"])
             for y in range(step["y_size"])

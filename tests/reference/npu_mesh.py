@@ -54,6 +54,7 @@ class Input(NamedTuple):
     odd : address offset in odd frames
     slots : frames of this input that the core buffers
     stage : work of the host that it waits for, 0 for none
+    waits : credits that it consumes; None for one per frame, stream and core
     """
 
     core: tuple[int, int]
@@ -62,6 +63,7 @@ class Input(NamedTuple):
     odd: int
     slots: int
     stage: int = 0
+    waits: int | None = None
 
 
 class Arbiter:
@@ -314,8 +316,7 @@ class Host:
             if not self._may_send(stage) or not self.processor.may_send(stage, self.frame[stage]):
                 continue
             one = self.inputs[stage][self.at[stage]]
-            if self._is_first(stage):
-                self.credits[one.core, one.stream] -= 1
+            self.credits[one.core, one.stream] -= self._needs(stage)
             address = one.address + one.odd * (self.frame[stage] % 2)
             self.offered = Flit(self.place, one.core, MAP, one.stream, address)
             self.at[stage] += 1
@@ -338,12 +339,14 @@ class Host:
         if self.frame[stage] == self.frames:
             return False
         one = self.inputs[stage][self.at[stage]]
-        return not self._is_first(stage) or self.credits[one.core, one.stream] > 0
+        return self.credits[one.core, one.stream] >= self._needs(stage)
 
-    def _is_first(self, stage: int) -> bool:
-        """Return whether the next input flit is the first of its frame to a core and stream."""
+    def _needs(self, stage: int) -> int:
+        """Return the credits that the next input flit consumes."""
         inputs, at = self.inputs[stage], self.at[stage]
-        return all(one[:2] != inputs[at][:2] for one in inputs[:at])
+        if inputs[at].waits is not None:
+            return inputs[at].waits
+        return int(all(one[:2] != inputs[at][:2] for one in inputs[:at]))
 
     def take(self, now: int, flit: Flit, asks: bool) -> None:
         """Receive a flit; asks : True for a weight request, False for a credit"""

@@ -24,8 +24,11 @@ class HostInputs(NamedTuple):
     stream : int64, shape (n,), stream that counts the vector
     vector : int64, shape (n,), address
     odd : int64, shape (n,), address offset in odd frames
-    slots : int64, shape (n,), frames of the input to this core and stream that the core buffers
+    slots : int64, shape (n,), credits for this core and stream before the first frame: the frames
+        that the core buffers, unless `waits` is given
     stage : int64, shape (n,), stage of the host that the vector belongs to; one per core and stream
+    waits : int64, shape (n,), credits of core and stream that the vector consumes; None: the first
+        vector of each core and stream in a frame consumes one
     """
 
     core: NDArray[np.int64]
@@ -34,19 +37,29 @@ class HostInputs(NamedTuple):
     odd: NDArray[np.int64]
     slots: NDArray[np.int64]
     stage: NDArray[np.int64]
+    waits: NDArray[np.int64] | None = None
 
     @classmethod
     def none(cls) -> HostInputs:
         empty = np.zeros(0, np.int64)
         return cls(empty.reshape(0, 2), empty, empty, empty, empty, empty)
 
+    @property
+    def consumed(self) -> NDArray[np.int64]:
+        """Credits that each vector consumes, shape (n,)."""
+        if self.waits is not None:
+            return self.waits
+        pairs = np.column_stack([self.core, self.stream])
+        found = np.zeros(len(pairs), np.int64)
+        found[np.unique(pairs, axis=0, return_index=True)[1]] = 1
+        return found
+
 
 class HostPort(NamedTuple):
     """A node where the host receives one flit and sends one per cycle.
 
     Each stage of the input has its own position. Of the stages that may send, the highest one does.
-    The first flit of a frame's input to a core and stream waits for a credit of the core once its
-    slots are full.
+    The first flit of a vector waits for the credits that it consumes.
     """
 
     place: Place

@@ -39,6 +39,7 @@ from chipsim.npu.mesh.steps import (
     WAIT,
     WIDTH,
     WORDS,
+    WRAP,
     X_SIZE,
     X_STRIDE,
     Y_SIZE,
@@ -65,7 +66,8 @@ def _store_address(more, number, odd):
     number, rest = rest, rest // more[PARTS]
     at += (number - rest * more[PARTS]) * more[STEP]
     number, rest = rest, rest // more[X_SIZE]
-    at += (number - rest * more[X_SIZE]) * times * x_stride
+    x = number - rest * more[X_SIZE]
+    at += x * times * x_stride - (y_stride if x >= more[WRAP] else 0)
     number, rest = rest, rest // more[Y_SIZE]
     return at + (number - rest * more[Y_SIZE]) * times * y_stride + rest * more[WIDTH]
 

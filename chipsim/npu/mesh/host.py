@@ -41,7 +41,7 @@ def _choose(hosts, sizes, h, t):
             continue
         at, frame = hosts.at[h, stage], hosts.frame[h, stage]
         if hosts.pair[at] >= 0:
-            hosts.credits[hosts.pair[at]] -= 1
+            hosts.credits[hosts.pair[at]] -= hosts.needs[at]
         address = hosts.address[at] + hosts.odd[at] * (frame & 1)
         lane = h * len(hosts.cycles) + stage
         hosts.at[h, stage] = at + 1
@@ -60,7 +60,7 @@ def _may_send(hosts, sizes, h, stage):
     frame, at = hosts.frame[h, stage], hosts.at[h, stage]
     if hosts.first[lane] == hosts.first[lane + 1] or frame >= sizes.frames:
         return NEVER
-    if hosts.pair[at] >= 0 and hosts.credits[hosts.pair[at]] == 0:
+    if hosts.pair[at] >= 0 and hosts.credits[hosts.pair[at]] < hosts.needs[at]:
         return NEVER
     return hosts.released[stage, frame]
 

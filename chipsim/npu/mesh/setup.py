@@ -187,23 +187,25 @@ def _hosts(chip: MeshChip, frames: int) -> Hosts:
         nodes = [_core_node(chip, (x, y)) for x, y in inputs.core.tolist()]
         targets = np.array(nodes, np.int64)
         taken = np.full((targets.size, parts), -1, np.int64)
-        pairs = hosts.pairs[number]
+        pairs, needs = hosts.pairs[number], inputs.consumed
         for at, who in enumerate(zip(targets.tolist(), inputs.stream.tolist(), strict=True)):
             if pairs[who] < 0:
-                taken[at, 0] = pairs[who] = len(credits)
+                pairs[who] = len(credits)
                 credits.append(int(inputs.slots[at]))
+            if needs[at]:
+                taken[at, 0] = pairs[who]
         part = np.tile(np.arange(parts), targets.size)
         columns.append([
             np.repeat(targets, parts), np.repeat(inputs.stream, parts),
             np.repeat(inputs.vector * parts, parts) + part, np.repeat(inputs.odd * parts, parts),
-            taken.ravel(),
+            taken.ravel(), np.repeat(needs, parts),
         ])  # fmt: skip
-    target, stream, address, odd, pair = (
-        np.concatenate([np.zeros(0, np.int64), *(rows[at] for rows in columns)]) for at in range(5)
+    target, stream, address, odd, pair, needs = (
+        np.concatenate([np.zeros(0, np.int64), *(rows[at] for rows in columns)]) for at in range(6)
     )
     first = np.cumsum([0, *counts]).astype(np.int64)
     return hosts._replace(
-        first=first, target=target, stream=stream, address=address, odd=odd, pair=pair,
+        first=first, target=target, stream=stream, address=address, odd=odd, pair=pair, needs=needs,
         credits=np.array(credits, np.int64).reshape(-1),
         at=first[:-1].reshape(-1, cycles.size).copy(),
     )  # fmt: skip
@@ -212,7 +214,8 @@ def _hosts(chip: MeshChip, frames: int) -> Hosts:
 def _by_stage(port: HostPort, stages: int) -> HostInputs:
     """Return the inputs of a port sorted by stage, each in its order."""
     inputs, where = port.inputs, f"host port {say(port.place)}"
-    if len({len(column) for column in inputs}) > 1:
+    given = [column for column in inputs._replace(waits=inputs.consumed) if column is not None]
+    if len({len(column) for column in given}) > 1:
         raise ChipError(f"{where}: input columns have different lengths")
     if inputs.stage.size and not 0 <= inputs.stage.min() <= inputs.stage.max() < stages:
         raise ChipError(f"{where}: input of stage {inputs.stage.max()}; the host has {stages}")
@@ -222,7 +225,7 @@ def _by_stage(port: HostPort, stages: int) -> HostInputs:
         x, y, stream, _ = pairs[twice[0]].tolist()
         raise ChipError(f"{where}: stream {stream} of core {say((x, y))} is input of two stages")
     order = np.argsort(inputs.stage, kind="stable")
-    return HostInputs(*(column[order] for column in inputs))
+    return HostInputs(*(column[order] for column in given))
 
 
 def _with_results(hosts: Hosts, chip: MeshChip, to_host: list[list[int]], addresses: int) -> Hosts:

@@ -131,10 +131,11 @@ class Hosts(NamedTuple):
 
     node : int64, shape (n,)
     first : int64, shape (n * stages + 1,), start of the input of each port and stage in the next
-        five arrays
+        six arrays
     target, stream, address, odd : int64, shape (flits,): node, stream and address of a flit of a
         frame, and its address offset in odd frames
-    pair : int64, shape (flits,), index of the credit counter that the flit decrements, or -1
+    pair : int64, shape (flits,), index of the credit counter that the flit consumes from, or -1
+    needs : int64, shape (flits,), credits that it consumes there
     credits : int64, shape (pairs,), credit counters
     pairs : int64, shape (n, nodes, STREAMS), indices into `credits`
     at, frame : int64, shape (n, stages), the next flit of the input, and its frame
@@ -159,6 +160,7 @@ class Hosts(NamedTuple):
     address: NDArray[np.int64]
     odd: NDArray[np.int64]
     pair: NDArray[np.int64]
+    needs: NDArray[np.int64]
     credits: NDArray[np.int64]
     pairs: NDArray[np.int64]
     at: NDArray[np.int64]
@@ -259,7 +261,7 @@ def new_hosts(nodes: list[int], all_nodes: int, cycles: NDArray[np.int64], frame
     return Hosts(
         node=np.array(nodes, np.int64).reshape(-1),
         first=np.zeros(n * stages + 1, np.int64), target=none,
-        stream=none, address=none, odd=none, pair=none, credits=none,
+        stream=none, address=none, odd=none, pair=none, needs=none, credits=none,
         pairs=zeros(all_nodes, STREAMS) - 1, at=zeros(stages), frame=zeros(stages),
         offered=zeros() - 1,
         asked=zeros(MOST_REQUESTS), begin=zeros(MOST_REQUESTS), flits=zeros(MOST_REQUESTS),

@@ -35,9 +35,9 @@ MAP, WORDS, TOKEN, TO_HOST, REQUEST, CREDITS = 1, 2, 3, 4, 5, 8
 # the path to external memory. The other columns describe the address pattern of stores.
 (
     TARGET, KIND, STREAM_OF, COUNT, VALUE, FIRST, SLOT, C_SIZE, Y_SIZE, X_SIZE, Y_STRIDE, X_STRIDE,
-    TIMES, WIDTH, PARTS, STEP, MOVED,
-) = range(17)  # fmt: skip
-MORE = 17
+    TIMES, WIDTH, PARTS, STEP, MOVED, WRAP,
+) = range(18)  # fmt: skip
+MORE = 18
 
 
 class Steps(NamedTuple):
@@ -216,6 +216,7 @@ def _store_columns(one: Followed, shape: NpuShape, ends: Ends) -> dict[int, int]
         WIDTH: width,
         PARTS: parts,
         STEP: one.high or 1,
+        WRAP: f["wrap"] or f["x_size"],
     }
 
 
@@ -223,14 +224,15 @@ def store_vectors(more: Sequence[int], odd: bool) -> NDArray[np.int64]:
     """Return the addresses of the vectors that a store writes, in order."""
     m = more
     base = m[FIRST] + (m[SLOT] if odd else 0)
-    axes: list[tuple[int, int]] = [
-        (m[C_SIZE], m[WIDTH]), (m[Y_SIZE], m[TIMES] * m[Y_STRIDE]),
-        (m[X_SIZE], m[TIMES] * m[X_STRIDE]), (m[PARTS], m[STEP]), (m[TIMES], m[Y_STRIDE]),
-        (m[TIMES], m[X_STRIDE]),
+    x = np.arange(m[X_SIZE])
+    axes: list[NDArray[np.int64]] = [
+        np.arange(m[C_SIZE]) * m[WIDTH], np.arange(m[Y_SIZE]) * m[TIMES] * m[Y_STRIDE],
+        x * m[TIMES] * m[X_STRIDE] - (x >= m[WRAP]) * m[Y_STRIDE], np.arange(m[PARTS]) * m[STEP],
+        np.arange(m[TIMES]) * m[Y_STRIDE], np.arange(m[TIMES]) * m[X_STRIDE],
     ]  # fmt: skip
     found = np.array([base], np.int64)
-    for size, stride in axes:
-        found = (found[:, None] + np.arange(size) * stride).ravel()
+    for offsets in axes:
+        found = (found[:, None] + offsets).ravel()
     return found
 
 

@@ -83,6 +83,7 @@ _AREA = (
     Field("y_stride", 91, 77, "vectors from one row of the map to the next"),
 )
 _SLOTS = "0, or double buffering: odd frames use addresses 2^(pp+2) vectors higher"
+_WRAP = "0, or pixels of a row before the end of a ring: later ones are `y_stride` vectors lower"
 
 FORMS = (
     Form("CTRL", "order and synchronisation", {
@@ -125,6 +126,7 @@ FORMS = (
         Field("pad_r", 103, 101, "columns of the area right of the map"),
         Field("value", 119, 104, "value of every lane of a pad pixel", signed=True),
         Field("pp", 123, 120, _SLOTS),
+        Field("wrap", 127, 124, _WRAP),
     )),
     Form("LOAD", "bias", {"BIAS": (3, "from parameters to accumulators")}, (
         Field("dst", 27, 16, "first accumulator"),
@@ -244,6 +246,7 @@ FORMS = (
         Field("y", 109, 102, "row of the destination core"),
         Field("stream", 113, 110, "stream of that core that counts the vectors"),
         Field("pp", 117, 114, _SLOTS),
+        Field("wrap", 121, 118, _WRAP),
     )),
 )  # fmt: skip
 

@@ -95,7 +95,9 @@ class Area:
         m, f, size = self.m, self.f, self.size
         shift = (size.entry - 1).bit_length()
         m.d.comb += self.first.eq(self.pixel + Mux(self.whole, self.c << shift, self.c) + self.part)
-        flat = f.x_stride == f.c_size
+        flat = (f.x_stride == f.c_size) & (f.wrap == 0)
+        turn = Signal(10)  # first pixel of the area at the start of a ring
+        m.d.comb += turn.eq(f.pad_l + f.wrap)
         above = (self.y < f.pad_t) | (self.y + f.pad_b >= f.y_size)
         state: Any = (self.x, self.c, self.part, self.block, self.pixel)
         valid: Value = Value.cast(1)
@@ -107,12 +109,13 @@ class Area:
             entry_ends = ~self.whole | (part == size.entry - 1)
             pixel_ends = entry_ends & (c + 1 == f.c_size)
             ends = pixel_ends & (x + 1 == f.x_size)
+            back = Mux((f.wrap != 0) & (x + 1 == turn), f.y_stride, 0)
             after = (
                 Mux(pixel_ends, x + 1, x),
                 Mux(pixel_ends, 0, Mux(entry_ends, c + 1, c)),
                 Mux(entry_ends, 0, part + 1),
                 Mux(pixel_ends, 0, Mux(entry_ends, block + self.plane, block)),
-                Mux(pixel_ends, pixel + f.x_stride, pixel),
+                Mux(pixel_ends, pixel + f.x_stride - back, pixel),
             )
             held = []
             for name, new, old in zip(NAMES, after, state, strict=True):

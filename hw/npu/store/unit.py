@@ -101,6 +101,7 @@ class StoreUnit(ShapedComponent):
         m.d.comb += goes.eq(works & ~holds)
         x_step = Mux(f.up, f.x_stride << 1, f.x_stride)
         y_step = Mux(f.up, f.y_stride << 1, f.y_stride)
+        back = Mux((f.wrap != 0) & (x + 1 == f.wrap), f.y_stride, 0)  # to the start of a ring
         with m.If(sets_up):
             m.d.sync += [
                 c.eq(0), y.eq(0), x.eq(0), part.eq(0), right.eq(0), below.eq(0),
@@ -124,7 +125,7 @@ class StoreUnit(ShapedComponent):
             with m.Elif(ends[3]):
                 m.d.sync += [row.eq(row + y_step), pixel.eq(row + y_step)]
             with m.Elif(ends[2]):
-                m.d.sync += pixel.eq(pixel + x_step)
+                m.d.sync += pixel.eq(pixel + x_step - back)
         m.d.comb += me.entry.eq(entry)
 
         # Output

@@ -132,7 +132,8 @@ def sides_of(
     rate = Fraction(chip.link.flits).limit_denominator(FINEST)
     found = []
     for number, port in enumerate(chip.hosts):
-        columns = zip(*(column.tolist() for column in port.inputs), strict=True)
+        given = port.inputs._replace(waits=port.inputs.consumed)
+        columns = zip(*(column.tolist() for column in given if column is not None), strict=True)
         vectors = [Input((one[0][0], one[0][1]), *one[1:]) for one in columns]
         data = np.stack([frame[number] for frame in inputs]).view(np.uint8)
         found.append(HostSide(vectors, data, weights, chip.link.latency, rate))

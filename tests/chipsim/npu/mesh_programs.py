@@ -38,13 +38,15 @@ def twin_of(chip: MeshChip, frames: int) -> Twin:
     parts = -(-8 * chip.shape.columns // chip.shape.payload_bits)
     hosts, processor = [], _processor(chip, [step for core in cores for step in core.program])
     for one in chip.hosts:
+        columns = [column.tolist() for column in one.inputs[:6]]
+        paced = one.inputs.waits
+        columns.append([None] * len(columns[0]) if paced is None else paced.tolist())
         inputs = [
-            Input((x, y), stream, vector * parts + part, odd * parts, slots, stage)
-            for (x, y), stream, vector, odd, slots, stage in zip(
-                *(column.tolist() for column in one.inputs), strict=True
-            )
+            Input((x, y), stream, vector * parts + part, odd * parts, slots, stage,
+                  0 if waits and part else waits)
+            for (x, y), stream, vector, odd, slots, stage, waits in zip(*columns, strict=True)
             for part in range(parts)
-        ]
+        ]  # fmt: skip
         link = chip.link.latency, Fraction(chip.link.flits).limit_denominator(1 << 16)
         hosts.append(Host(one.place, chip.shape, inputs, link, frames, processor))
     size = chip.mesh.width, chip.mesh.height, chip.mesh.depth
@@ -127,12 +129,15 @@ def random_chip(seed: int) -> MeshChip:
                 taken[other] += 1
                 back[place] += 1
     inputs: dict[Place, list[tuple[int, ...]]] = {port: [] for port in ports}
-    fed = []  # core, stream, vectors, port
+    fed = []  # core, stream, vectors, port, credits per frame
+    pace = np.random.default_rng([seed, 2])
+    paced = bool(pace.integers(2))
     for place in order:
         if rng.integers(2) and taken[place] < CREDITS:
             port = ports[int(rng.integers(len(ports)))]
             vectors = int(rng.integers(1, 6))
-            fed.append((place, taken[place], vectors, port))
+            credits_ = int(pace.integers(1, 5)) if paced else 1
+            fed.append((place, taken[place], vectors, port, credits_))
             inputs[port] += [
                 (*place, taken[place], int(rng.integers(64)), 8) for _ in range(vectors)
             ]
@@ -147,6 +152,9 @@ def random_chip(seed: int) -> MeshChip:
                 counts[credit] = slots
         streams[place] = counts
     hosts = [HostPort(port, _inputs(rng, inputs[port], slots)) for port in ports]
+    if paced:
+        totals = {(place, stream): total for place, stream, _, _, total in fed}
+        hosts = [one._replace(inputs=_paced(pace, one.inputs, totals)) for one in hosts]
     hosts, stages = _in_stages(np.random.default_rng([seed, 1]), order, programs, hosts)
     link = HostLink(int(rng.integers(1, 40)), float(rng.choice([1.0, 0.7, 0.3, 0.15])))
     asks = {place: ports[int(rng.integers(len(ports)))] for place in order}
@@ -184,6 +192,22 @@ def _inputs(rng: np.random.Generator, rows: list[tuple[int, ...]], slots: int) -
     return HostInputs(table[:, :2], table[:, 2], table[:, 3], table[:, 4], held, 0 * held)
 
 
+def _paced(
+    rng: np.random.Generator, inputs: HostInputs, totals: Mapping[tuple[Place, int], int]
+) -> HostInputs:
+    """Distribute the credits of a frame over the vectors to each core and stream.
+
+    totals : credits per frame, by core and stream
+    """
+    waits, slots = 0 * inputs.stream, inputs.slots.copy()
+    for (place, stream), total in totals.items():
+        (mine,) = np.nonzero((inputs.core == place).all(1) & (inputs.stream == stream))
+        if mine.size:
+            waits[mine] = rng.multinomial(total, np.full(mine.size, 1 / mine.size))
+            slots[mine] *= total
+    return inputs._replace(waits=waits, slots=slots)
+
+
 def _program(
     rng: np.random.Generator, shape: NpuShape, place: Place, flows: list[Any], fed: list[Any],
     ports: list[Place],
@@ -199,9 +223,9 @@ def _program(
             jobs.append(("take", stream, vectors, source, credit))
         if source == place:
             jobs.append(("give", stream, vectors, target, credit))
-    for target, stream, vectors, port in fed:
+    for target, stream, vectors, port, credits_ in fed:
         if target == place:
-            jobs.append(("take", stream, vectors, port, -1))
+            jobs.append(("take", stream, vectors, port, -credits_))
     # inputs before outputs, to avoid circular waits
     jobs.sort(key=lambda job: job[0] == "give")
     for what, stream, vectors, other, credit in jobs:
@@ -212,11 +236,11 @@ def _program(
                 writer.add("CTRL", "WAIT", LOAD, stream=stream, count=count)
                 _work(rng, writer, base)
             queue = int(rng.integers(4))
-            where = {"x": other[0], "y": other[1], "count": 1}
+            where = {"x": other[0], "y": other[1]}
             if credit >= 0:
-                writer.add("CTRL", "SEND", queue, stream=credit, **where)
+                writer.add("CTRL", "SEND", queue, stream=credit, count=1, **where)
             else:
-                writer.add("CTRL", "SEND", queue, stream=stream, host=1, **where)
+                writer.add("CTRL", "SEND", queue, stream=stream, host=1, count=-credit, **where)
         else:
             writer.add("CTRL", "WAIT", STORE, stream=credit, count=1)
             _store(rng, writer, "REMOTE", vectors, {"stream": stream}, other)
@@ -240,7 +264,7 @@ def _store(
     fields = {
         "c_size": 1, "x_size": x_size, "y_size": vectors // x_size, "dst": int(rng.integers(64)),
         "x_stride": int(rng.integers(1, 4)), "y_stride": int(rng.integers(1, 9)),
-        "pp": int(rng.integers(0, 3)), "x": to[0], "y": to[1],
+        "pp": int(rng.integers(0, 3)), "wrap": int(rng.integers(3)), "x": to[0], "y": to[1],
     }  # fmt: skip
     writer.add("STORE", kind, STORE, **fields, **more)
 
@@ -258,6 +282,7 @@ def _work(rng: np.random.Generator, writer: Writer, base: int) -> None:
         elif which in (2, 3):
             kind = "LOCAL" if which == 2 else "PARTIAL"
             wide = {"up": int(rng.integers(2)), "y_stride": 16, "dst": int(rng.integers(64))}
+            wide["wrap"] = int(rng.integers(3))
             writer.add("STORE", kind, STORE, **{**area, **wide, "c_size": 1 + size % 3})
         elif which == 4:
             unit = int(rng.integers(4))

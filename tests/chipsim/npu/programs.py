@@ -152,7 +152,7 @@ def _random_steps(shape: NpuShape, rng: Any, below: Any, table: Any) -> Iterable
     op = ("CTRL", "LOAD", "LOAD", "GEMM", "GEMM", "ALU", "ALU", "RQ", "STORE")[below(9)]
     area = {
         "c_size": 1 + below(2), "x_size": below(4), "y_size": 1 + below(3),
-        "x_stride": below(4), "y_stride": below(9), "pp": below(3),
+        "x_stride": below(4), "y_stride": below(9), "pp": below(3), "wrap": below(3),
     }  # fmt: skip
 
     def some(most: int) -> int:

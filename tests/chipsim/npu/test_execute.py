@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -23,8 +24,8 @@ HERE = (0, 0)
 
 def outcome(case: Case, odd: bool) -> tuple[Any, ...]:
     """Return the memories after a program, or the number of the faulting instruction."""
-    chip = NpuChip(case.shape, {HERE: case.program()}, host_weights=host_words(case.shape))
-    frame = chip.frame()
+    words = host_words(case.shape)
+    frame = NpuChip(case.shape, {HERE: case.program()}, None, words, logged=True).frame()
     try:
         frame.run(odd)
     except ChipError as error:
@@ -32,7 +33,8 @@ def outcome(case: Case, odd: bool) -> tuple[Any, ...]:
     found = frame.memory(HERE)
     addresses, vectors = frame.host(HERE)
     sent = sorted(zip(addresses.tolist(), vectors.tolist(), strict=True))
-    return *(found[name].tolist() for name in ("FM", "INP", "ACC", "OUT")), sent
+    memories = (found[name].tolist() for name in ("FM", "INP", "ACC", "OUT"))
+    return *memories, sent, by_address(zip(*frame.log(HERE), strict=True))
 
 
 def expected(case: Case, odd: bool) -> tuple[Any, ...]:
@@ -44,7 +46,15 @@ def expected(case: Case, odd: bool) -> tuple[Any, ...]:
         return ("fault", fault.args[0])
     sent = sorted((at, list(vector)) for at, vector in twin.host)
     memories = (twin.maps, twin.inputs, twin.sums, twin.results)
-    return *([list(row) for row in memory] for memory in memories), sent
+    return *([list(row) for row in memory] for memory in memories), sent, by_address(twin.log)
+
+
+def by_address(log: Iterable[tuple[Any, Any]]) -> dict[int, list[list[int]]]:
+    """Return the vectors that were stored at each address, in order."""
+    found: dict[int, list[list[int]]] = {}
+    for at, vector in log:
+        found.setdefault(int(at), []).append([int(lane) for lane in vector])
+    return found
 
 
 def test_read_only_words_need_no_recompilation() -> None:

@@ -48,7 +48,7 @@ def test_bottleneck() -> None:
     """
     chip = pipeline()
     (host,) = chip.hosts
-    inputs = host.inputs
+    inputs = host.inputs._replace(waits=host.inputs.consumed)
     more = [np.concatenate([one, np.repeat(one[-1:], 86, 0)]) for one in inputs]
     stream = np.array([0] * 4 + [9] * 86)
     whole = inputs._make(more)._replace(stream=stream, slots=np.full(90, 99))

@@ -51,8 +51,8 @@ BITS = [
     (
         "LOAD.ACC32 wait=LOAD,ALU signal=GEMM,STORE dst=2049 src=32769 c_size=33 x_size=257 "
         "y_size=129 x_stride=513 y_stride=16385 pad_t=5 pad_b=5 pad_l=5 pad_r=5 value=-32767 "
-        "pp=9",
-        "098001b6d800300c0c06180018012a51",
+        "pp=9 wrap=9",
+        "998001b6d800300c0c06180018012a51",
     ),
     (
         "LOAD.BIAS wait=LOAD,ALU signal=GEMM,STORE dst=2049 bm=513 n_out=129 n_in=2049 "
@@ -93,8 +93,8 @@ BITS = [
     (
         "STORE.PARTIAL wait=LOAD,ALU signal=GEMM,STORE src=2049 dst=32769 c_size=33 "
         "x_size=257 y_size=129 x_stride=513 y_stride=16385 up=1 bits=1 x=129 y=129 stream=9 "
-        "pp=9",
-        "002660607800300c0c06180018013a55",
+        "pp=9 wrap=9",
+        "026660607800300c0c06180018013a55",
     ),
 ]
 
@@ -110,6 +110,8 @@ WORDS = [
         2 | 0b0101 << 4 | 0b0100 << 8 | 9 << 26 | 16 << 36 | 8 << 45 | 2 << 108,
     ),
     ("RQ.RQ wait=GEMM signal=STORE n_in=64 out=1", 4 | 2 << 4 | 8 << 8 | 64 << 36 | 1 << 76),
+    ("STORE.LOCAL wrap=15", 5 | 15 << 118),
+    ("LOAD.ACC8 wrap=15", 0x1001 | 15 << 124),
     ("STORE.HOST x=3 y=255 pp=15", 0x2005 | 3 << 94 | 255 << 102 | 15 << 114),
 ]
 

@@ -46,6 +46,10 @@ FAULTS = [
     Fault("load.areas", "self.y + f.pad_b >= f.y_size", "self.y + f.pad_b > f.y_size"),
     Fault("load.areas", "self.plane.eq(f.y_size * f.x_size)", "self.plane.eq(f.x_size * f.x_size)"),
     Fault("load.areas", "(flat | ~pixel_ends)", "1"),
+    Fault("load.areas", "(f.x_stride == f.c_size) & (f.wrap == 0)", "f.x_stride == f.c_size"),
+    Fault("load.areas", "turn.eq(f.pad_l + f.wrap)", "turn.eq(f.wrap)"),
+    Fault("load.areas", "(x + 1 == turn), f.y_stride, 0)", "(x == turn), f.y_stride, 0)"),
+    Fault("load.areas", "(x + 1 == turn), f.y_stride, 0)", "(x + 1 == turn), f.x_stride, 0)"),
     Fault("load.unit", "(_lane(m, Mux(pad, value, byte)", "(_lane(m, Mux(pad, 0, byte)"),
     Fault("load.unit", "<< (f.pp + 2)", "<< (f.pp + 1)"),
     Fault("load.unit", "whole = lane.part == size.entry - 1",
@@ -119,6 +123,9 @@ FAULTS = [
     Fault("store.unit", "Mux(part != 0, me.distance, 0)", "me.distance", "4x4-dual"),
     Fault("store.unit", "number[-1].replicate", "number[0].replicate", "4x4-dual"),
     Fault("store.unit", "below ^ f.up", "below"),
+    Fault("store.unit", "(x + 1 == f.wrap), f.y_stride, 0)", "(x == f.wrap), f.y_stride, 0)"),
+    Fault("store.unit", "(x + 1 == f.wrap), f.y_stride, 0)", "(x + 1 == f.wrap), y_step, 0)"),
+    Fault("store.unit", "pixel + x_step - back", "pixel + x_step"),
 ]  # fmt: skip
 SOUND = Fault("frontend.control", "Fetch, the four queues", "Fetch, four queues")
 """No fault: only a docstring changes."""

@@ -171,6 +171,8 @@ def _wanted(seed: int, case: Case, twin: Twin) -> Wanted:
         for each in instructions
         if each.kind == "SEND"
     ]
+    sent = [sum(one.count for one in credits if one.stream == at) for at in range(STREAMS)]
+    assert frame.credits(HERE).tolist() == sent, seed
     return Wanted(
         seed, case, instructions, odd, link, counted, plain, host, credits,
         times.start.tolist(), times.end.tolist(),

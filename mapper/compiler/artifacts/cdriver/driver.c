@@ -184,6 +184,7 @@ static void load_area(struct memory *m, const uint32_t *w, int kind)
     int64_t value = field(w, LOAD_INP_VALUE), slots = field(w, LOAD_INP_PP);
     int64_t source = m->base[BASE_LOAD] + field(w, LOAD_INP_SRC);
     int64_t high = DUAL && kind != LOAD_ACC32 ? m->distance[DIST_LOAD] : 0;
+    int64_t wrap = field(w, LOAD_INP_WRAP) ? field(w, LOAD_INP_WRAP) : x_size;
     int64_t y, x, c, at, to;
     int lane, width = kind == LOAD_ACC32 ? SUM_BYTES * ROWS / COLUMNS : 1;
     if (kind == LOAD_INP && !DUAL)
@@ -195,7 +196,8 @@ static void load_area(struct memory *m, const uint32_t *w, int kind)
             for (c = 0; c < c_size; c++) {
                 int pad = y < top || y >= bottom || x < left || x >= right;
                 to = dst + (c * y_size + y) * x_size + x;
-                at = source + (y - top) * y_stride + (x - left) * x_stride + c * width;
+                at = source + (y - top - (x - left >= wrap)) * y_stride + (x - left) * x_stride
+                     + c * width;
                 for (lane = 0; lane < ROWS; lane++) {
                     int64_t number = pad ? value
                         : kind == LOAD_ACC32 ? map_sum(m, at, lane)
@@ -525,6 +527,7 @@ static void store(struct memory *m, const uint32_t *w, int kind)
     int whole = kind == STORE_PARTIAL || kind == STORE_PARTIAL_HOST;
     int64_t high = DUAL && !field(w, STORE_LOCAL_BITS) && !whole ? m->distance[DIST_STORE] : 0;
     int64_t width = whole ? SUM_BYTES : 1, parts = width + (high > 0);
+    int64_t wrap = field(w, STORE_LOCAL_WRAP) ? field(w, STORE_LOCAL_WRAP) : x_size;
     int64_t c, y, x, k, copy, at, entry, written = 0;
     struct memory *to = kind == STORE_REMOTE
         ? memory_of(field(w, STORE_LOCAL_X), field(w, STORE_LOCAL_Y)) : m;
@@ -545,7 +548,7 @@ static void store(struct memory *m, const uint32_t *w, int kind)
                         vector[lane] = (int8_t)wrapped(byte, 8);
                     }
                     for (copy = 0; copy < times * times; copy++, written++) {
-                        at = base + (times * y + copy / times) * y_stride
+                        at = base + (times * y + copy / times - (x >= wrap)) * y_stride
                              + (times * x + copy % times) * x_stride + c * width
                              + (high > 0 ? high * k : k);
                         if (kind == STORE_HOST || kind == STORE_PARTIAL_HOST)

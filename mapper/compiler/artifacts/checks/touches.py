@@ -225,7 +225,7 @@ def _sends(op: str, kind: str, f: Fields, high: int, shape: NpuShape) -> Cells:
     rows = np.arange(f["y_size"])[:, None, None, None, None] * scale
     columns = np.arange(f["x_size"])[:, None, None, None] * scale
     below, right = np.arange(scale)[:, None], np.arange(scale)
-    found = (rows + below) * f["y_stride"] + (columns + right) * f["x_stride"] + blocks
+    found = (rows + below) * f["y_stride"] + _columns(f, columns + right) + blocks
     cells = np.asarray(f["dst"] + found + parts[:, None, None], np.int64).ravel()
     return in_slots(cells, f["pp"])
 
@@ -335,13 +335,16 @@ def _groups(firsts: NDArray[np.int64], each: int) -> Cells:
 
 
 def _area(first: int, f: Fields, rows: int, columns: int, each: int) -> Cells:
-    found = (
-        first
-        + np.arange(rows)[:, None, None] * f["y_stride"]
-        + np.arange(columns)[None, :, None] * f["x_stride"]
-        + np.arange(f["c_size"] * each)
-    )
-    return found.ravel().astype(np.int64)
+    rows_ = np.arange(rows)[:, None, None] * f["y_stride"]
+    found = first + rows_ + _columns(f, np.arange(columns))[:, None] + np.arange(f["c_size"] * each)
+    return np.asarray(found, np.int64).ravel()
+
+
+def _columns(f: Fields, x: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the vectors from the first column of an area to others; some are in the next turn of a
+    ring."""
+    wrap = f["wrap"] * (1 + f.get("up", 0)) or x.size
+    return np.asarray(x * f["x_stride"] - (x >= wrap) * f["y_stride"])
 
 
 def _grid(first: int, outer: int, inner: int, step: int, pace: int) -> Cells:

@@ -67,12 +67,11 @@ def _area(one: Instruction, buffer: str, base: str) -> Visit:
     copies = 1 + f.get("up", 0)
     rows = f["y_size"] - f.get("pad_t", 0) - f.get("pad_b", 0)
     columns = f["x_size"] - f.get("pad_l", 0) - f.get("pad_r", 0)
-    loops = [
-        Loop(max(0, rows) * copies, (f["y_stride"],)),
-        Loop(max(0, columns) * copies, (f["x_stride"],)),
-        Loop(f["c_size"], (1,)),
-    ]
-    return Visit(buffer, f[base] + offsets_of(loops, 1)[:, 0])
+    rows, columns = max(0, rows) * copies, max(0, columns) * copies
+    x = np.arange(columns)
+    along = x * f["x_stride"] - (x >= (f.get("wrap", 0) * copies or columns)) * f["y_stride"]
+    found = np.arange(rows)[:, None, None] * f["y_stride"] + along[:, None]
+    return Visit(buffer, f[base] + (found + np.arange(f["c_size"])).ravel())
 
 
 def _products(one: Instruction, micro_ops: NDArray[np.int64]) -> Iterator[Visit]:

@@ -123,7 +123,7 @@ def _parts(one: Instruction, tables: Tables) -> Iterator[TileStep]:
     elif one.op in ("ALU", "RQ"):
         yield _calculation(one, tables)
     elif one.op == "STORE":
-        yield _store(one)
+        yield from _store(one)
 
 
 def _load(one: Instruction) -> Iterator[TileStep]:
@@ -133,12 +133,16 @@ def _load(one: Instruction) -> Iterator[TileStep]:
     columns = get("x_size", 0) - get("pad_l", 0) - get("pad_r", 0)
     if rows < 1 or columns < 1:
         return
-    loops = (
-        Loop(rows, (get("y_stride", 0),)),
-        Loop(columns, (get("x_stride", 0),)),
-        Loop(get("c_size", 0), (1,)),
-    )
-    yield TileStep(((INPUT, get("src", 0)),), (), _nests("memory", loops, (INPUT,)))
+    row, pixel = get("y_stride", 0), get("x_stride", 0)
+    for first, count in _runs(columns, get("wrap", 0)):
+        loops = Loop(rows, (row,)), Loop(count, (pixel,)), Loop(get("c_size", 0), (1,))
+        start = get("src", 0) + first * pixel - (row if first else 0)
+        yield TileStep(((INPUT, start),), (), _nests("memory", loops, (INPUT,)))
+
+
+def _runs(columns: int, wrap: int) -> list[tuple[int, int]]:
+    """Return the first column and the size of the parts before and after the end of a ring."""
+    return [(0, wrap), (wrap, columns - wrap)] if 0 < wrap < columns else [(0, columns)]
 
 
 def _products(one: Instruction, tables: Tables) -> Iterator[TileStep]:
@@ -211,18 +215,20 @@ def _calculation(one: Instruction, tables: Tables) -> TileStep:
     return TileStep((), tuple(words), ())
 
 
-def _store(one: Instruction) -> TileStep:
+def _store(one: Instruction) -> Iterator[TileStep]:
     get = one.fields.get
     copies = 1 + get("up", 0)
     row, pixel = get("y_stride", 0), get("x_stride", 0)
-    loops = (
-        Loop(get("c_size", 0), (1,)),
-        Loop(get("y_size", 0), (row * copies,)),
-        Loop(get("x_size", 0), (pixel * copies,)),
-    )
     again = (Loop(copies, (row,)), Loop(copies, (pixel,)))
-    nests = _nests("write", loops, (OUTPUT,)) + _nests("upsample", again, (OUTPUT,))
-    return TileStep(((OUTPUT, get("dst", 0)),), (), nests)
+    for first, count in _runs(get("x_size", 0), get("wrap", 0)):
+        loops = (
+            Loop(get("c_size", 0), (1,)),
+            Loop(get("y_size", 0), (row * copies,)),
+            Loop(count, (pixel * copies,)),
+        )
+        start = get("dst", 0) + first * pixel * copies - (row if first else 0)
+        nests = _nests("write", loops, (OUTPUT,)) + _nests("upsample", again, (OUTPUT,))
+        yield TileStep(((OUTPUT, start),), (), nests)
 
 
 Rows = NDArray[np.int64]
