@@ -94,7 +94,7 @@ def require_room(source: Graph, shape: NpuShape, settings: CompileSettings, chip
         job = job_of(graph, shape, settings, chip, CompileLog())
         if not runs_on_one(job, chip):
             try:
-                return require_room_on_several(job, chip)
+                return require_room_on_several(job, chip, lines=True)
             except DoesNotFitError:
                 if len(job.partition.functions) == 1:
                     raise  # several functions may share the memory of one core

@@ -204,6 +204,8 @@ def chip_of(folder: CompiledFolder) -> MeshChip:
                     each["slots"],
                     tuple(map(tuple, each["runs"])),
                     each.get("function", 0),
+                    waits=tuple(each.get("waits", ())),
+                    credits=each.get("credits", 0),
                 )
                 for each in one["brought"]
             ),
@@ -256,6 +258,9 @@ class _Sends(FrameCores):
             for at in np.flatnonzero(inputs.stage == function).tolist():
                 x, y = inputs.core[at].tolist()
                 sent[at] = self.frame.read((x, y), int(inputs.vector[at]), (1,), (1,))[0]
+            for one, vectors in self.sending:
+                mine = (inputs.core == one.place).all(1) & (inputs.stream == one.stream)
+                sent[mine] = one.in_order(vectors)[: int(mine.sum())]
         super().start(function)
 
 

@@ -14,7 +14,6 @@ from hw.npu.isa.table import Instruction
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Conv
 from mapper.compiler.memory.planner import Region, blocks_of
-from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.steps import Step, unit_of
 from mapper.compiler.tiling.units import CAUSES, vectors_of, waits_of
 
@@ -43,24 +42,27 @@ class ProgramRun(NamedTuple):
         return cls(steps, program, timeline, units, waits_of(program, timeline), shape)
 
 
-def parts_of(ends: Sequence[int]) -> list[Span]:
-    """Return the instructions of each layer, from the layer ends."""
-    return [Span(first, end) for first, end in zip([0, *ends], ends, strict=False)]
+def parts_of(steps: Sequence[Step], layers: int) -> list[NDArray[np.int64]]:
+    """Return the indices of the instructions of each layer of a core."""
+    numbers = np.array([step.macro for step in steps], np.int64)
+    return [np.flatnonzero(numbers == layer) for layer in range(layers)]
 
 
-def layer_row(macro: Macro, part: Span, region: Region | None, run: ProgramRun) -> dict[str, Any]:
+def layer_row(
+    macro: Macro, own: NDArray[np.int64], region: Region | None, run: ProgramRun
+) -> dict[str, Any]:
     """Return the report row of a layer: description, result and cost.
 
-    region : region of its result, if that stays on the core
+    own : indices of its instructions; region : region of its result, if that stays on the core
 
     Cycles and busy shares count from the end of the previous layers to its own end; stalls are
     before its own instructions.
     """
-    own = slice(*part)
+    steps, program = ([some[at] for at in own.tolist()] for some in (run.steps, run.program))
     start, end = (getattr(run.timeline, name)[own] for name in ("start", "end"))
     units = run.units[own]
     first, last = int(start.min(initial=0)), int(end.max(initial=0))
-    before = int(run.timeline.end[: part.first].max(initial=0))
+    before = int(run.timeline.end[: own.min(initial=0)].max(initial=0))
     output = macro.output
     return {
         "nodes": list(macro.sources),
@@ -74,7 +76,7 @@ def layer_row(macro: Macro, part: Span, region: Region | None, run: ProgramRun) 
         "start": first,
         "end": last,
         "cycles": max(0, last - before),
-        "tile": tile_row(run.steps[own], region),
+        "tile": tile_row(steps, region),
         "busy": {
             name: _busy(run, unit, before, last) for unit, name in enumerate(UNITS)
         },
@@ -86,8 +88,8 @@ def layer_row(macro: Macro, part: Span, region: Region | None, run: ProgramRun) 
             }
             for unit, name in enumerate(UNITS)
         },
-        "bytes_loaded": run.shape.columns * _vectors(run.program[own], "LOAD", run.shape),
-        "bytes_stored": run.shape.columns * _vectors(run.program[own], "STORE", run.shape),
+        "bytes_loaded": run.shape.columns * _vectors(program, "LOAD", run.shape),
+        "bytes_stored": run.shape.columns * _vectors(program, "STORE", run.shape),
         "vectors": 0 if region is None else region.vectors,
         "instructions": {name: int((units == unit).sum()) for unit, name in enumerate(UNITS)},
     }  # fmt: skip

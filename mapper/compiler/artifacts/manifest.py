@@ -175,6 +175,7 @@ def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:
                 "slots": each.slots,
                 "runs": [list(run) for run in each.runs],
                 **({"function": each.function} if each.function else {}),
+                **({"waits": list(each.waits), "credits": each.credits} if each.numbers else {}),
             }
             for each in one.links.brought
         ]
@@ -210,6 +211,7 @@ def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:
         ],
         "host_maps": [_map(one, None, columns) for one in compiled.results],
         "functions": functions,
+        **({"in_order": True} if any(one.in_order for one in compiled.codes) else {}),
         "layers": _layers(compiled),
         "input": _value(next(iter(compiled.graph.inputs.items()))),
         "outputs": list(compiled.graph.outputs),
@@ -245,6 +247,7 @@ def _map(one: Lying, core: list[int] | None, columns: int) -> dict[str, Any]:
         "strides": [region.row, region.pixel],
         "high": region.high,
         "slots": region.slots,
+        **({"ring": region.ring.columns} if region.ring is not None else {}),
         "pad": list(region.border.pad),
         "planes": tensor.planes,
         "owner": None if region.owner is None else region.owner.name,

@@ -79,7 +79,7 @@ def _layers(code: CoreCode, shape: NpuShape) -> list[Report]:
     regions = {one.region.tensor: one.region for one in code.maps}
     return [
         {"core": list(code.place)} | layer_row(macro, part, regions.get(macro.output), run)
-        for macro, part in zip(code.macros, parts_of(code.ends), strict=True)
+        for macro, part in zip(code.macros, parts_of(code.steps, len(code.macros)), strict=True)
     ]
 
 

@@ -11,6 +11,14 @@ from numpy.typing import NDArray
 
 from chipsim.npu.execute import Frame, NpuChip, run_frames
 from chipsim.npu.records import STREAMS, Program
+from mapper.compiler.artifacts.columns import (
+    Feeder,
+    LoggedColumns,
+    Map,
+    SentColumns,
+    sent_columns,
+    stored_vectors,
+)
 from mapper.compiler.artifacts.manifest import CompiledFolder, program_file
 from mapper.compiler.ir.node import Concat
 from mapper.compiler.memory.layouts import in_planes
@@ -24,8 +32,6 @@ from mapper.errors import MapperError
 from mapper.results.sealed_folder import as_damage
 
 Maps = dict[str, NDArray[np.int64]]
-Map = dict[str, Any]
-"""A stored map, or a part of one, as in the manifest: name, core, address, shape."""
 FRAMES_AT_ONCE = 64
 
 
@@ -86,6 +92,8 @@ def streams_of(folder: CompiledFolder) -> dict[tuple[int, int], NDArray[np.int64
         for stream, count in one["streams"]:
             counts[stream] += count
         for each in one["brought"]:
+            if "waits" in each:  # sent while the cores run
+                continue
             counts[each["stream"]] += sum(count for _, count, _ in each["runs"])
         found[one["x"], one["y"]] = counts
     return found
@@ -110,8 +118,10 @@ class Machine:
         self.maps = _by_name(folder.manifest["maps"])
         self.results = _by_name(folder.manifest["host_maps"])
         self.chip = NpuChip(
-            self.shape, programs_of(folder), streams_of(folder), host_weights=folder.weights
-        )
+            self.shape, programs_of(folder), streams_of(folder), host_weights=folder.weights,
+            logged="in_order" in folder.manifest,
+        )  # fmt: skip
+        self.columns = sent_columns(folder.manifest)
         self.functions: list[dict[str, Any]] = folder.manifest["functions"]
         joined = {
             tensor.name
@@ -175,30 +185,41 @@ class FrameCores:
         self.machine, self.frame, self.watched = machine, frame, watched
         self.written: Maps = {}
         self.seen: Maps = {}
+        self.sending: list[tuple[SentColumns, NDArray[np.int8]]] = []
 
     def write(self, tensor: str, maps: Data) -> None:
         machine = self.machine
         self.written[tensor] = maps
         for one in machine.maps[tensor]:
             part = maps[0][slice(*one["rows"]), :, slice(*one["channels"])]
+            if "ring" in one:
+                self.sending += [
+                    (each, stored_vectors(one, part, machine.shape.columns))
+                    for each in machine.columns
+                    if each.map is one
+                ]
+                continue
             write_map(self.frame, one, part, machine.shape.columns)
 
     def start(self, function: int) -> None:
         spans = self.machine.functions[function]["spans"]
         at = [first for first, _ in spans]
         layers = [layer for layer in self.machine.layers if layer["function"] == function]
+        ends = [stop for _, stop in spans]
         for layer in sorted(layers if self.watched else [], key=lambda layer: layer["end"]):
-            self._run(at, layer["end"])
-            at = layer["end"]
+            end = ends if self.machine.chip.logged else layer["end"]  # tiles of layers alternate
+            self._run(at, end)
+            at = end
             self.seen[layer["map"]] = self.read(layer["map"])
-        self._run(at, [stop for _, stop in spans])
+        self._run(at, ends)
 
     def _run(self, first: list[int], stop: list[int]) -> None:
         """Run a range of instructions on each core."""
         spans = zip(self.machine.chip.cores, first, stop, strict=True)
         parts = {core: (begin, end) for core, begin, end in spans if end > begin}
         if parts:
-            self.frame.run(parts=parts)
+            self.frame.run(parts=parts, feed=Feeder(self.frame, self.sending))
+            self.sending = []
 
     def put(self, tensor: str, vectors: Data) -> None:
         (one,) = self.machine.maps[tensor]
@@ -217,7 +238,8 @@ class FrameCores:
         found = np.zeros(parts[0]["whole"], np.int64)
         for one in parts:
             place = (0, slice(*one["rows"]), slice(None), slice(*one["channels"]))
-            found[place] = read_map(source, one, machine.shape.columns)
+            from_ = LoggedColumns(self.frame, one) if "ring" in one else source
+            found[place] = read_map(from_, one, machine.shape.columns)
         return found
 
 
@@ -347,7 +369,7 @@ def _core(one: Map) -> Any:
     return None if one["core"] is None else tuple(one["core"])
 
 
-def read_map(frame: Frame | SentData, one: Map, columns: int) -> NDArray[np.int64]:
+def read_map(frame: Frame | SentData | LoggedColumns, one: Map, columns: int) -> NDArray[np.int64]:
     """Return a map from a core's memory, shape (rows, columns, channels)."""
     _, height, width, channels = one["shape"]
     if one["bits"] in (8, 16):
@@ -362,7 +384,9 @@ def read_map(frame: Frame | SentData, one: Map, columns: int) -> NDArray[np.int6
     return whole[:, :, :channels].astype(np.int64)
 
 
-def read_vectors(frame: Frame | SentData, one: Map, columns: int) -> NDArray[np.int64]:
+def read_vectors(
+    frame: Frame | SentData | LoggedColumns, one: Map, columns: int
+) -> NDArray[np.int64]:
     """Return a map of 8 or 16 bits in storage layout, shape (rows, columns, blocks, channels per
     block).
     """

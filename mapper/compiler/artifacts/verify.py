@@ -20,7 +20,7 @@ from mapper.compiler.artifacts.checks.checker import (
     check_program,
     stored_maps,
 )
-from mapper.compiler.artifacts.checks.exchange import Traded, check_exchange
+from mapper.compiler.artifacts.checks.exchange import Paced, Traded, check_exchange
 from mapper.compiler.artifacts.checks.functions import Computed, check_functions, runs_of
 from mapper.compiler.artifacts.checks.touches import Instruction, in_slots, instructions_of
 from mapper.compiler.artifacts.loops.check import check_listing
@@ -45,6 +45,7 @@ def vectors_in(one: dict[str, Any]) -> NDArray[np.int64]:
         return np.arange(one["address"], one["address"] + int(one["vectors"]))
     _, rows, columns, _ = one["shape"]
     row, pixel = one["strides"]
+    columns = one.get("ring", columns)
     blocks = int(one["pixel"])  # vectors per pixel
     found = np.arange(rows)[:, None, None] * row + np.arange(columns)[:, None] * pixel
     places = np.arange(blocks)
@@ -88,7 +89,10 @@ def _maps(folder: CompiledFolder, place: tuple[int, int]) -> list[MapPlace]:
             _, height, width, _ = one["shape"]
             blocks = int(one["pixel"]) // (2 if one["high"] else 1)
             row, pixel = one["strides"]
-            found.append(MapPlace(one["address"], height, width, blocks, row, pixel, one["pad"]))
+            ring = int(one.get("ring", 0))
+            found.append(
+                MapPlace(one["address"], height, width, blocks, row, pixel, one["pad"], ring)
+            )
     return found
 
 
@@ -99,9 +103,12 @@ def _traded(
     found = {}
     for one in folder.manifest["cores"]:
         place = one["x"], one["y"]
-        brought = {}
+        brought, paced = {}, {}
         for each in one["brought"]:
             brought[each["stream"]] = in_slots(runs_of(each["runs"]), each["slots"])
+            if "waits" in each:
+                starts = np.cumsum([0, *(count for _, count, *_ in each["runs"][:-1])])
+                paced[each["stream"]] = Paced(starts.tolist(), each["waits"], each["credits"])
         cells = [
             in_slots(vectors_in(a_map), a_map["slots"]).ravel()
             for a_map in folder.manifest["maps"]
@@ -109,7 +116,12 @@ def _traded(
         ]
         where = str(folder.path / program_file(place))
         maps = np.unique(np.concatenate([np.zeros(0, np.int64), *cells]))
-        found[place] = Traded(programs[place], brought, maps, dict(one["streams"]), where)
+        rings = any(
+            "ring" in a_map for a_map in folder.manifest["maps"] if tuple(a_map["core"]) == place
+        )
+        found[place] = Traded(
+            programs[place], brought, maps, dict(one["streams"]), where, rings, paced
+        )
     return found
 
 

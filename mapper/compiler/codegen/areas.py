@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from mapper.compiler.program.steps import most_of
 from mapper.errors import DoesNotFitError
 
 _LOAD = most_of("LOAD", "INP")
-MOST_PIXEL, MOST_ROW = _LOAD["x_stride"], _LOAD["y_stride"]
+MOST_PIXEL, MOST_ROW, MOST_WRAP = _LOAD["x_stride"], _LOAD["y_stride"], _LOAD["wrap"]
 
 
 class Entries(NamedTuple):
@@ -82,14 +83,19 @@ class LoadArea:
     columns: Span
     blocks: Span
 
-    def fields(self, padding: int | None = None) -> dict[str, int]:
-        """padding : value of pixels outside the map; None if there are no such pixels"""
+    def fields(self, padding: int | None = None, scale: int = 1) -> dict[str, int]:
+        """Return the fields of a load or a store.
+
+        padding : value of pixels outside the map; None if there are no such pixels
+        scale : columns per pixel of a store that upsamples
+        """
         tensor = self.region.tensor
         rows, columns = self._there(padding)
         top, bottom = _outside(self.rows, rows)
         left, right = _outside(self.columns, columns)
         pixel = self.blocks.size if self.columns.size == 1 else self.region.pixel
-        row = 0 if self.rows.size == 1 else self.region.row
+        wrap = self._wrap(columns, scale)
+        row = 0 if self.rows.size == 1 and not wrap else self.region.row
         if pixel > MOST_PIXEL or row > MOST_ROW:
             raise DoesNotFitError(
                 f"{tensor.name!r}: stride of {pixel:,} vectors between pixels and {row:,} between "
@@ -111,16 +117,43 @@ class LoadArea:
             "pad_l": left,
             "pad_r": right,
             "pp": self.region.slots,
+            **({"wrap": wrap} if wrap else {}),
         }
+
+    def _wrap(self, columns: Span, scale: int) -> int:
+        """Return the pixels before the end of a ring if the area reaches beyond it, else 0.
+
+        columns : columns of the map in memory; scale : columns per pixel
+        """
+        ring = self.region.ring
+        if ring is None:
+            return 0
+        there = columns.meet(self.columns)
+        left = ring.columns - there.first % ring.columns
+        if there.size > ring.columns or MOST_WRAP * scale < left < there.size:
+            raise DoesNotFitError(
+                f"{self.region.tensor.name!r}: a load of {there.size} columns has {left} before "
+                f"the end of a ring of {ring.columns}; at most {MOST_WRAP} are possible"
+            )
+        return left // scale if left < there.size else 0
+
+    def numbers(self, padding: int | None = None) -> NDArray[np.int64] | None:
+        """Return the numbers of the vectors if they are in a ring, see `Region.number`."""
+        if self.region.ring is None:
+            return None
+        return self._vectors(padding, self.region.number)
 
     def cells(self, padding: int | None = None) -> NDArray[np.int64]:
         """Return the addresses of the vectors in memory."""
+        return self._vectors(padding, self.region.vector)
+
+    def _vectors(self, padding: int | None, of: Callable[..., Any]) -> NDArray[np.int64]:
         rows, columns = (
             there.meet(span).cells
             for there, span in zip(self._there(padding), (self.rows, self.columns), strict=True)
         )
         blocks = self.blocks.cells
-        found = self.region.vector(rows[:, None, None], columns[:, None], blocks).ravel()
+        found = of(rows[:, None, None], columns[:, None], blocks).ravel()
         if self.region.high:
             return np.concatenate([found, found + self.region.high])
         return np.asarray(found)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa.table import MICRO_OP_BYTES, UNITS, Instruction, MicroOp
@@ -153,11 +154,11 @@ class ProgramBuilder:
 
     def step(
         self, instruction: Instruction, reads: Sequence[Touch] = (), writes: Sequence[Touch] = (),
-        sent: SentVectors | None = None,
+        sent: SentVectors | None = None, numbers: NDArray[np.int64] | None = None,
     ) -> None:  # fmt: skip
         """Add an instruction; its reads of small memories are added here.
 
-        sent : vectors that it sends to another core
+        sent, numbers : see `Step`
         """
         tables, fields, reads = self.tables, instruction.fields, list(reads)
         for name, (_, memory) in TABLES.items() if tables.reloaded else ():
@@ -168,7 +169,7 @@ class ProgramBuilder:
         if instruction.op != "CTRL" and tables.reloaded:
             tables.used = {name: [] for name in tables.used}
         self._add(instruction, reads, list(writes))
-        self.steps[-1].sent = sent
+        self.steps[-1].sent, self.steps[-1].numbers = sent, numbers
 
     def _add(self, instruction: Instruction, reads: list[Touch], writes: list[Touch]) -> None:
         """Add a step; feature memory addresses too large for a field are relative to a base."""

@@ -76,6 +76,7 @@ class CoreCode:
     ends : number of instructions up to the end of each layer
     spans : first instruction and end of each function, END included
     link : timing of the host's weights
+    in_order : tiles of different layers alternate; all layers end with the program
     """
 
     place: Place
@@ -93,6 +94,7 @@ class CoreCode:
     spans: list[tuple[int, int]]
     links: CoreLinks = field(default_factory=lambda: NO_LINKS)
     link: HostLink | None = None
+    in_order: bool = False
     _timeline: Timeline | None = None
 
     @classmethod
@@ -106,6 +108,7 @@ class CoreCode:
         return cls(
             place, *layers, *maps, static_words, made.emitter.tables, made.preset,
             made.emitter.steps, code[0], made.records, made.ends, code[1], links, link,
+            made.in_order,
         )  # fmt: skip
 
     @property

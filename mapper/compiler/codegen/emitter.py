@@ -5,7 +5,7 @@ The functions for the first operator and for the ALU operators are tables by ope
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from mapper.compiler.codegen.alu import add, alu, clamp, looks_up, lookup, multiply, requantise
 from mapper.compiler.codegen.areas import Entries, LoadArea
@@ -60,6 +60,24 @@ class Emitter(ProgramBuilder):
                 self._begin_sums_at(after, first)
             units = [step.unit for step in self.steps[first:]]
             after = len(self.steps) - units[::-1].index("GEMM") if "GEMM" in units else None
+
+    def emit_in_order(
+        self, macros: Sequence[Macro], cuts: Sequence[Cut], order: Sequence[int]
+    ) -> None:
+        """Emit tiles of several macro nodes in turn, from the left to the right of their maps.
+
+        order : macro node of each tile
+        """
+        tiles = [
+            tiles_of(macro, cut, self.shape, by_columns=True)
+            for macro, cut in zip(macros, cuts, strict=True)
+        ]
+        products: dict[int, Product | None] = {}
+        for number in order:
+            self.macro, self.number = macros[number], number
+            if number not in products:
+                products[number] = self.begin()
+            self.emit_tile(products[number], next(tiles[number]), cuts[number])
 
     def _begin_sums_at(self, place: int, first: int) -> None:
         """Move the steps that begin the sums of a tile, from `first` on, to an earlier place.

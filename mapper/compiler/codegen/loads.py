@@ -20,6 +20,7 @@ from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.steps import Touch
 from mapper.compiler.stages import stage
 from mapper.compiler.tiling.windows import headers_of, packets_of, runs_of, window_vectors
+from mapper.errors import DoesNotFitError
 
 
 def load_inputs(core: ProgramBuilder, area: LoadArea, far: int = 0) -> Entries:
@@ -40,7 +41,10 @@ def load_inputs(core: ProgramBuilder, area: LoadArea, far: int = 0) -> Entries:
     core.set_distance("LOAD", src=far or area.region.high)
     fields = area.fields(padding) | {"dst": base, "value": value}
     made = Instruction("LOAD", "INP", fields=fields)
-    core.step(made, [Touch("FM", cells)], [Touch("INP", inputs.cells)])
+    numbers = area.numbers(padding)
+    if numbers is not None and far:
+        raise DoesNotFitError(f"{core.macro.label}: pairs of pixels are not loaded from rings")
+    core.step(made, [Touch("FM", cells)], [Touch("INP", inputs.cells)], numbers=numbers)
     return inputs
 
 
@@ -55,6 +59,7 @@ def load_entries(core: ProgramBuilder, area: LoadArea, first: int, padding: int 
     core.step(
         Instruction("LOAD", "ACC8", fields=fields),
         [Touch("FM", lambda: area.cells(padding))], [Touch("ACC", made.cells)],
+        numbers=area.numbers(padding),
     )  # fmt: skip
     return made
 

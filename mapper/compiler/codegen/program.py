@@ -27,6 +27,7 @@ from mapper.compiler.program.links import (
     NO_LINKS,
     CoreLinks,
     Place,
+    brought_in_turn,
     freed_for,
     given,
     linked,
@@ -50,6 +51,7 @@ class CoreTarget(NamedTuple):
     from and to other cores.
 
     preset : preset vectors of feature maps; None for the borders of the regions
+    order : macro node of each tile, and the cuts, if tiles of different macro nodes alternate
     searches : searches for cuts of this compilation; None to search again
     """
 
@@ -59,6 +61,7 @@ class CoreTarget(NamedTuple):
     links: CoreLinks = NO_LINKS
     place: Place = (0, 0)
     preset: Preset | None = None
+    order: tuple[tuple[int, ...], tuple[Cut, ...]] = ((), ())
     searches: CutSearches | None = None
 
     @classmethod
@@ -90,12 +93,14 @@ class Emitted(NamedTuple):
         last macro node
     records : file of the macro records that the steps come from
     borders : contents around feature maps before the first frame
+    in_order : tiles of different macro nodes alternate; all macro nodes end with the program
     """
 
     emitter: Emitter
     ends: list[int]
     records: bytes
     borders: Preset
+    in_order: bool = False
 
     @property
     def preset(self) -> Preset:
@@ -123,10 +128,13 @@ def linked_cores(
         comes = come.get(place, {}) | links.comes
         input_ = comes, freed_for(place, freed)
         emitter = made.emitter
+        brought = brought_in_turn(mine, links)
         emitter.steps, counts = linked(emitter.steps, mine, *input_, map_capacity(emitter.shape))
         numbers = np.array([step.macro for step in emitter.steps])
         ends = [int(np.flatnonzero(numbers <= at)[-1]) + 1 for at in range(len(made.ends))]
-        yield made._replace(ends=ends), replace(links, counts=counts)
+        if made.in_order:
+            ends = [len(emitter.steps)] * len(made.ends)
+        yield made._replace(ends=ends), replace(links, counts=counts, brought=brought)
 
 
 def emitted(
@@ -156,6 +164,12 @@ def _emitted(
     """Generate steps; small memories that overflow are reloaded while the program runs."""
     shape, reloaded, plan = core.shape, frozenset[str](), core.memory
     borders = core.preset or Preset.around(core.regions, shape.columns)
+    if core.order[0]:
+        layers = Layers(
+            shape, macros, list(core.order[1]), functions, core.regions, options, plan, borders,
+            core.place, core.links, core.order[0],
+        )  # fmt: skip
+        return from_records(pack_layers(layers), MACROS.ending)
     with stage("tiles and cores"):
         searches = core.searches or CutSearches()
         ways = CutOptions.of(Emitter(shape, core.regions, options, plan), macros, searches)
@@ -198,6 +212,11 @@ def steps_of(layers: Layers, records: bytes) -> Emitted:
     last = {stop for _, stop in layers.functions}
     emitter = Emitter(layers.shape, layers.regions, layers.options, layers.memory)
     ends = []
+    if layers.order:
+        emitter.emit_in_order(layers.macros, layers.cuts, layers.order)
+        emitter.end_function()
+        ends = [len(emitter.steps)] * len(layers.macros)
+        return Emitted(emitter, ends, records, layers.borders, True)
     for number, (macro, cut) in enumerate(zip(layers.macros, layers.cuts, strict=True), 1):
         emitter.emit(macro, cut)
         if number in last:

@@ -68,7 +68,7 @@ def _store(
     tensor, high = area.region.tensor, area.region.high
     whole = tensor.type == "int32"
     each = VECTORS_OF_ENTRY if whole else 1
-    place = area.fields()
+    place = area.fields(scale=scale)
     blocks, height = area.blocks.size // each, area.rows.size // scale
     fields = {
         "src": src,
@@ -82,6 +82,8 @@ def _store(
         "bits": int(tensor.type == "bits"),
         "pp": place["pp"],
     }
+    if "wrap" in place:
+        fields["wrap"] = place["wrap"]
     kinds = {"LOCAL": "PARTIAL", "HOST": "PARTIAL_HOST"} if whole else {}
     kind = kinds.get(target.kind, target.kind)
     if target.kind != "LOCAL":
@@ -104,12 +106,12 @@ def _store(
 
 
 def _in_order(area: LoadArea, scale: int) -> NDArray[np.int64]:
-    """Return the vectors of an area in the order in which the store unit writes them: blocks, rows,
+    """Return the numbers of the vectors of an area in the order of the store unit: blocks, rows,
     columns, low and high bytes of 16 bits, and the copies of an upsampled pixel."""
     parts = np.array([0, area.region.high]) if area.region.high else np.zeros(1, np.int64)
     blocks = np.arange(*area.blocks)[:, None, None, None, None, None]
     rows = np.arange(area.rows.first, area.rows.stop, scale)[:, None, None, None, None]
     columns = np.arange(area.columns.first, area.columns.stop, scale)[:, None, None, None]
     below, right = np.arange(scale)[:, None], np.arange(scale)
-    found = area.region.vector(rows + below, columns + right, blocks) + parts[:, None, None]
+    found = area.region.number(rows + below, columns + right, blocks) + parts[:, None, None]
     return np.asarray(found).ravel()

@@ -26,6 +26,20 @@ VECTORS = {"int16": 2, "int32": VECTORS_OF_ENTRY}
 NO_BORDER = Border(NO_PAD, 0)
 
 
+class Ring(NamedTuple):
+    """Columns of a feature map that a core keeps at a time: column c has place c % columns.
+
+    columns : number of columns that are kept
+    first : number of the vector of the first pixel; vectors of all columns have different numbers,
+        in the order of the columns, from the size of the feature memory on
+    tall : vectors of a column
+    """
+
+    columns: int
+    first: int
+    tall: int
+
+
 class Region(NamedTuple):
     """A feature map in memory.
 
@@ -38,6 +52,7 @@ class Region(NamedTuple):
     border : preset pixels around it, which are read as padding
     slots : field `pp` of loads and stores, for maps that other cores send: the data of odd frames
         is stored 2^(slots + 2) vectors later; 0 for a single slot
+    ring : columns that are kept; None for all
     """
 
     tensor: Tensor
@@ -51,6 +66,7 @@ class Region(NamedTuple):
     owner: Tensor | None = None
     border: Border = NO_BORDER
     slots: int = 0
+    ring: Ring | None = None
 
     @property
     def base(self) -> int:
@@ -77,7 +93,15 @@ class Region(NamedTuple):
 
     def vector(self, row: Any, column: Any, block: Any) -> Any:
         """Return the address of a block of a pixel; numbers or arrays."""
+        if self.ring is not None:
+            column = column % self.ring.columns
         return self.first + row * self.row + column * self.pixel + block
+
+    def number(self, row: Any, column: Any, block: Any) -> Any:
+        """Return the number of a vector: its address, unless it is in a ring."""
+        if self.ring is None:
+            return self.vector(row, column, block)
+        return self.ring.first + column * self.ring.tall + row * self.pixel + block
 
 
 def blocks_of(channels: int, columns: int) -> int:

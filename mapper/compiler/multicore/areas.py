@@ -7,7 +7,7 @@ its layers read in one region, their bounding box; for planes each layer has its
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.layouts import WORD_VECTORS, plane_words
-from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, Region, blocks_of
+from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, Region, Ring, blocks_of
 from mapper.compiler.memory.regions import Place, Places
 from mapper.compiler.multicore.slices import Held, Sliced, part_of
 from mapper.compiler.program.inputs import Span
@@ -140,36 +140,54 @@ class Homes:
         ends = [(at - first) // each * lanes for at in some.blocks]
         return Held(rows, Span(ends[0], min(ends[1], tensor.channels)))
 
-    def size(self, kept: Kept) -> int:
-        """Return the vectors of a region."""
+    def can_wrap(self, owner: Tensor, tensors: Iterable[Tensor]) -> bool:
+        """Return whether a core may keep some columns of a map at a time. tensors : all maps"""
+        places = [self.of(one) for one in tensors]
+        return not owner.planes and all(
+            one.columns == 1 and not one.column for one in places if one.owner is owner
+        )
+
+    def size(self, kept: Kept, columns: int = 0) -> int:
+        """Return the vectors of a region. columns : columns of a ring, 0 for all"""
         owner, box = kept
         if owner.planes:
             words = plane_words(owner.channels, box.rows.size * owner.width, 2 * self.lanes)
             return WORD_VECTORS * words
-        return box.rows.size * owner.width * self._pixel(kept)
+        return box.rows.size * (columns or owner.width) * self._pixel(kept)
+
+    def tall(self, kept: Kept) -> int:
+        """Return the vectors of a column of a region."""
+        return kept.box.rows.size * self._pixel(kept)
 
     def _pixel(self, kept: Kept) -> int:
         return kept.box.blocks.size * (2 if kept.owner.type == "int16" else 1)
 
-    def region(self, kept: Kept, one: Sliced, base: int, slots: int = 0) -> Region:
+    def region(
+        self, kept: Kept, one: Sliced, base: int, slots: int = 0, ring: tuple[int, int] = (0, 0)
+    ) -> Region:
         """Return the region of a part of a map, which may extend beyond the kept box.
 
         base : first vector of the kept region; slots : see `Region`
+        ring : columns that are kept, and number of the first vector of the kept region
         """
         place, box = self.of(one.whole), self.box(one.whole, one.held)
         owner, around = kept
-        size = self.size(kept)
+        columns, number = ring
+        size = self.size(kept, columns)
         if owner.planes:
             return Region(one.part, base, size, 0, 0, 0, 0, slots=slots)
         pixel = self._pixel(kept)
-        row = owner.width * pixel
-        first = base + (box.rows.first - around.rows.first) * row + place.column * pixel
-        if place.columns == 1:
-            first += box.blocks.first - around.blocks.first
+        row = (columns or owner.width) * pixel
+        down = box.rows.first - around.rows.first
+        first = base + down * row + place.column * pixel
+        block = box.blocks.first - around.blocks.first if place.columns == 1 else 0
         high = around.blocks.size if owner.type == "int16" else 0
         step = pixel * place.column_step // place.columns
         row *= place.row_step
-        return Region(one.part, first, size, 0, 0, step, row, high, slots=slots)
+        wraps = Ring(columns, number + down * pixel + block, self.tall(kept)) if columns else None
+        return Region(
+            one.part, first + block, size, 0, 0, step, row, high, slots=slots, ring=wraps,
+        )  # fmt: skip
 
     def part(self, tensor: Tensor, held: Held) -> Sliced:
         """Return a part of a map as a separate tensor."""

@@ -13,10 +13,12 @@ from mapper.compiler.codegen.kernels import weight_words
 from mapper.compiler.codegen.placement import plan_weights
 from mapper.compiler.codegen.program import UNLIMITED, memory_sizes
 from mapper.compiler.codegen.searches import CutSearches
+from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region, map_capacity, pixel_vectors
 from mapper.compiler.multicore.areas import Homes
 from mapper.compiler.multicore.job import MacroPiece, Whole
+from mapper.compiler.multicore.lines import Lines, narrow_cut
 from mapper.compiler.multicore.slices import Slice, Sliced, slice_macro
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.links import Target
@@ -63,14 +65,17 @@ class PartCosts:
     streams : weights that do not fit in any core come from the host
     excess : weight words that a core takes, as a multiple of its memory; the host sends the rest
     known : costs that are known; extended
+    lines : line buffers; None if cores keep whole maps
     """
 
     def __init__(
         self, whole: Whole, shape: NpuShape, choices: Choices, searches: CutSearches,
         streams: bool = False, excess: float = 1, known: KnownCosts | None = None,
+        lines: Lines | None = None,
     ) -> None:  # fmt: skip
         self.whole, self.macros, self.shape, self.choices = whole, whole.macros, shape, choices
         self.searches, self.streams, self.excess = searches, streams, excess
+        self.lines = lines
         self.homes = Homes(whole.places, shape.columns)
         self._known = known or KnownCosts()
 
@@ -79,7 +84,7 @@ class PartCosts:
         extent = extent_of(self.macros[piece.macro], self.shape)
         ends = piece.rows.first == 0, piece.rows.stop == extent.rows
         last = piece.blocks.stop == extent.blocks
-        weights = self.streams, self.excess
+        weights = self.streams, self.excess, None if self.lines is None else self.lines.links
         size = *weights, piece.macro, piece.rows.size, piece.blocks.size, *ends, last
         key = self.choices.lag, *size
         known = self._known.parts
@@ -101,7 +106,7 @@ class PartCosts:
         """Return the cost of a piece. size : its size, and whether it is at an edge"""
         shape = self.shape
         made = slice_macro(self.macros[piece.macro], piece.rows, piece.blocks, shape.columns)
-        regions, vectors = self._regions(made)
+        regions, vectors = self._regions(made, piece.macro)
         if vectors > (most := map_capacity(shape)):
             raise DoesNotFitError(
                 f"{made.macro.label}: feature memory: {vectors:,} vectors needed for its inputs, "
@@ -115,15 +120,13 @@ class PartCosts:
             memory = MemoryPlan(plan_weights([made.macro], shape))
             words = -(-shape.weight_words // 2) if self.excess == 1 else words
         words = math.ceil(words / self.excess)
-        memory = memory._replace(stop=vectors, targets=targets)
+        memory = memory._replace(stop=min(vectors, most), targets=targets)
         emitter = Emitter(shape, regions, self.choices, memory)
-        limits = Limits(shape.instructions or UNLIMITED, shape.micro_ops, self.choices.lag)
-        ways = [self.searches.ways(emitter, made.macro, 0, None)]
-        (best,) = chosen([made.macro], ways, limits, not shape.map_vectors)
-        key = size, best.cut
+        cut = self._cut(emitter, made.macro, piece.macro)
+        key = size, cut
         known = self._known.cuts
         if key not in known:
-            known[key] = self._emitted(emitter, made, best.cut, vectors, words)
+            known[key] = self._emitted(emitter, made, cut, vectors, words)
         return known[key]
 
     def _emitted(
@@ -133,22 +136,37 @@ class PartCosts:
         shape = self.shape
         emitter.emit(made.macro, cut)
         tables = emitter.tables
-        program = with_tokens(emitter.steps, memory_sizes(shape, map_capacity(shape)))
+        kept = (one.base + one.vectors for one in emitter.regions.values())
+        room = max([map_capacity(shape), *kept])
+        program = with_tokens(emitter.steps, memory_sizes(shape, room))
         before = Preloaded.of(tables, Preset([], b""))
         timeline = timeline_of_functions(program, [(0, len(program))], shape, before)
+        links = 0 if self.lines is None else self.lines.links * (emitter.tile + 1)
         return PartCost(
             timeline.cycles, vectors, words, len(tables.parameters),
-            len(tables.micro_ops), len(program), len(tables.headers),
+            len(tables.micro_ops), len(program) + links, len(tables.headers),
         )  # fmt: skip
 
-    def _regions(self, made: Slice) -> tuple[dict[Tensor, Region], int]:
-        """Return the regions of its inputs, and their total vectors."""
-        found, at = {}, 0
+    def _cut(self, emitter: Emitter, macro: Macro, number: int) -> Cut:
+        if self.lines is not None:
+            return narrow_cut(macro, self.shape, self.lines.widths[number])
+        limits = Limits(
+            self.shape.instructions or UNLIMITED, self.shape.micro_ops, self.choices.lag
+        )
+        ways = [self.searches.ways(emitter, macro, 0, None)]
+        (best,) = chosen([macro], ways, limits, not self.shape.map_vectors)
+        return best.cut
+
+    def _regions(self, made: Slice, number: int) -> tuple[dict[Tensor, Region], int]:
+        """Return the regions of its inputs, and the vectors that a core keeps of them."""
+        found, at, vectors = {}, 0, 0
         for one in made.inputs:
             kept = self.homes.kept(one)
             found[one.part] = self.homes.region(kept, one, at)
             at += self.homes.size(kept)
-        return found, at
+            columns = 0 if self.lines is None else self.lines.columns.get((number, kept.owner), 0)
+            vectors += self.homes.size(kept, columns)
+        return found, vectors
 
     def _takers(self, tensor: Tensor) -> int:
         """Return the number of layers that read a feature map, including the host."""

@@ -28,6 +28,7 @@ from mapper.compiler.partition.functions import Partition
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.links import CoreLinks, Place, Target
 from mapper.compiler.settings import CompileSettings
+from mapper.compiler.tiling.tiles import Cut
 from mapper.placement.clock import ENDLESS, Clock
 
 
@@ -111,6 +112,15 @@ class Whole(NamedTuple):
             [number for number, one in enumerate(functions) for _ in range(one.first, one.stop)],
         )
 
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All feature maps that the cores or the host read or write."""
+        found = dict.fromkeys([*self.written, *self.read])
+        found |= dict.fromkeys(
+            tensor for macro in self.macros for tensor in (*macro.inputs, *macro.outputs)
+        )
+        return list(found)
+
 
 @dataclass(slots=True)
 class CorePlan:
@@ -123,6 +133,7 @@ class CorePlan:
     used : vectors of the feature memory
     filled : first vector, number of vectors, and value of their bytes before the first frame, for
         padding channels of planes
+    order : macro node of each tile, and cuts, if tiles of different macro nodes alternate
     """
 
     pieces: list[MacroPiece]
@@ -133,6 +144,7 @@ class CorePlan:
     parts: list[Lying] = field(default_factory=list)
     used: int = 0
     filled: list[tuple[int, int, int]] = field(default_factory=list)
+    order: tuple[tuple[int, ...], tuple[Cut, ...]] = ((), ())
 
 
 class ChipPlan(NamedTuple):

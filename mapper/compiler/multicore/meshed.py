@@ -48,17 +48,26 @@ def mesh_chip(
 
 def _vectors(place: Place, brought: Brought) -> list[tuple[int, ...]]:
     """Return a row per vector that the host sends to a region: row of the feature map, core,
-    stream, address, address offset of odd frames, slots, function."""
+    stream, address, address offset of odd frames, slots, function, and the credits that it consumes
+    (-1: one at the first vector of a frame)."""
     odd, slots = (1 << (brought.slots + 2), 2) if brought.slots else (0, 1)
+    if brought.waits:
+        slots = brought.credits
+    waits = brought.waits or [-1] * len(brought.runs)
     return [
-        (row, *place, brought.stream, vector, odd, slots, brought.function)
-        for first, count, row in brought.runs
+        (row, *place, brought.stream, vector, odd, slots, brought.function,
+         wait if wait < 0 or vector == first else 0)
+        for (first, count, row), wait in zip(brought.runs, waits, strict=True)
         for vector in range(first, first + count)
-    ]
+    ]  # fmt: skip
 
 
 def _inputs(rows: list[tuple[int, ...]]) -> HostInputs:
     """Return a frame's input, sorted by row of the feature map."""
-    table = np.array(rows, np.int64).reshape(-1, 8)
+    table = np.array(rows, np.int64).reshape(-1, 9)
     table = table[np.argsort(table[:, 0], kind="stable")]
-    return HostInputs(*(table[:, one] for one in (slice(1, 3), 3, 4, 5, 6, 7)))
+    found = HostInputs(*(table[:, one] for one in (slice(1, 3), 3, 4, 5, 6, 7)))
+    waits = table[:, 8]
+    if (waits < 0).all():
+        return found
+    return found._replace(waits=np.where(waits < 0, found.consumed, waits))

@@ -57,6 +57,7 @@ class Way(NamedTuple):
     fills : parts that take little time also fill up a core, so that more weights fit
     streams : weights that do not fit in any core come from the host
     spills : so do weights that do not fit in all cores: each core gets an equal excess
+    lines : if above 0, cores keep some columns of each map; see `Lines.links`
     """
 
     blocks: float = 2
@@ -64,6 +65,7 @@ class Way(NamedTuple):
     fills: bool = False
     streams: bool = False
     spills: bool = False
+    lines: int = 0
 
 
 class Grouped(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from chipsim.chip.model import Chip
-from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Conv, Requantise
 from mapper.compiler.memory.planner import (
     PlannedMaps,
@@ -14,6 +13,7 @@ from mapper.compiler.memory.planner import (
 )
 from mapper.compiler.multicore.areas import Homes
 from mapper.compiler.multicore.job import CompileJob, Whole
+from mapper.compiler.multicore.lines import lines_of
 from mapper.compiler.multicore.period import taken_rows
 from mapper.compiler.multicore.slices import slice_macro
 from mapper.compiler.program.inputs import Span, constants_of
@@ -57,24 +57,29 @@ def _parameter_words(job: CompileJob) -> int:
     return len(tables.parameters)
 
 
-def require_room_on_several(job: CompileJob, chip: Chip) -> None:
+def require_room_on_several(job: CompileJob, chip: Chip, lines: bool = False) -> None:
     """Raise `DoesNotFitError` if the inputs of all layers do not fit in all cores: in a pipeline a
-    core works at several frames at once, so feature maps cannot share memory."""
+    core works at several frames at once, so feature maps cannot share memory.
+
+    lines : whether cores may keep some columns of each map
+    """
     whole, lanes = Whole.of(job), job.shape.columns
     homes = Homes(whole.places, lanes)
+    cores = min(chip.usable_count, job.settings.cores or chip.usable_count)
+    columns = lines_of(whole, job.shape, cores).columns if lines else {}
 
-    def taken(macro: Macro, rows: Span) -> int:
+    def taken(number: int, rows: Span) -> int:
         """Return the vectors of the inputs of some rows of a layer."""
+        macro = whole.macros[number]
         blocks = Span(0, blocks_of(macro.output.channels, lanes))
-        inputs = slice_macro(macro, rows, blocks, lanes).inputs
-        return sum(map(homes.size, {homes.kept(one) for one in inputs}))
+        inputs = {homes.kept(one) for one in slice_macro(macro, rows, blocks, lanes).inputs}
+        return sum(homes.size(one, columns.get((number, one.owner), 0)) for one in inputs)
 
     sizes = []
-    for macro, rows in zip(whole.macros, taken_rows(whole, homes, lanes), strict=True):
+    for number, rows in enumerate(taken_rows(whole, homes, lanes)):
         middle = (rows.first + rows.stop) // 2
-        single = rows.size * taken(macro, Span(middle, middle + 1))  # less if strides skip rows
-        sizes.append(min(taken(macro, rows), single))
-    cores = min(chip.usable_count, job.settings.cores or chip.usable_count)
+        single = rows.size * taken(number, Span(middle, middle + 1))  # less if strides skip rows
+        sizes.append(min(taken(number, rows), single))
     needed, capacity = sum(sizes), cores * map_capacity(job.shape)
     if needed > capacity:
         most = whole.macros[sizes.index(max(sizes))]

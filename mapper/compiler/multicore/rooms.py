@@ -34,10 +34,15 @@ class Room(NamedTuple):
 
 
 class Address(NamedTuple):
-    """Address of a region. slots : field `pp` of instructions, 0 for one slot"""
+    """Address of a region.
+
+    slots : field `pp` of instructions, 0 for one slot
+    ring : columns that are kept, and number of the first vector; 0 for a whole map
+    """
 
     base: int
     slots: int
+    ring: tuple[int, int] = (0, 0)
 
 
 def place_rooms(rooms: Sequence[Room], capacity: int, where: str) -> dict[Hashable, Address]:

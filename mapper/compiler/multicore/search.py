@@ -23,6 +23,7 @@ from mapper.compiler.codegen.searches import CutSearches
 from mapper.compiler.log import CompileLog
 from mapper.compiler.multicore.costs import KnownCosts, PartCosts
 from mapper.compiler.multicore.job import CompileJob, Made, Whole, ports_of
+from mapper.compiler.multicore.lines import Lines, lines_of
 from mapper.compiler.multicore.meshed import HostSide, mesh_chip
 from mapper.compiler.multicore.period import Grouped, Line, Way, taken_rows, turns
 from mapper.compiler.multicore.placement import PRESETS, cores_of
@@ -57,6 +58,8 @@ SHORT = (
 )
 """Ways to cut if memory is short; the first that fits is used. The last two are for cores that
 cannot hold all weights."""
+LINES = (Way(2, 0.1, lines=8), Way(2, 0.1, lines=12))
+"""Ways to cut if the cores cannot hold all feature maps: they keep some columns of each."""
 PACKED = 0.6
 """Part of a core that weights fill if all cores take an equal excess; the rest is for packing."""
 FRAMES = 8
@@ -93,6 +96,7 @@ class Programs(NamedTuple):
 
     made : None if another process generated them
     at_port : the port of a node is the bottleneck
+    lines : line buffers, if the cores keep some columns of each map
     """
 
     made: Made | None
@@ -100,6 +104,7 @@ class Programs(NamedTuple):
     job: CompileJob
     places: list[Place]
     at_port: bool
+    lines: Lines | None = None
 
 
 M = TypeVar("M")
@@ -145,7 +150,6 @@ def spread(job: CompileJob, chip: Chip, log: CompileLog) -> Made:
     if job.settings.cores is not None:
         chip = _fewer(chip, places[: job.settings.cores])
         ports = [port for port in ports if port in places[: job.settings.cores]]
-    require_room_on_several(job, chip)
     search = _Search(job, chip, ports)
     best = search.best()
     made = best.made.made
@@ -214,6 +218,17 @@ class _Search:
         """Return the simulated cuts of a plan."""
         self._costs = KnownCosts()
         self.job = self.job._replace(searches=CutSearches(plan.breadth))
+        found: Ran = []
+        with suppress(DoesNotFitError):
+            require_room_on_several(self.job, self.chip)
+            found = self._of_whole_maps(plan)
+        *others, last = LINES
+        for way in others:
+            found = found or self.ran or self._kept(self.cuts_or_none(way, plan.tries))
+        return found or self.ran or self._kept(self._cuts(last, plan.tries))
+
+    def _of_whole_maps(self, plan: SearchPlan) -> Ran:
+        """Return the simulated cuts for cores that store whole maps; none if none fits."""
         first, *others = plan.ways
         begin = time.monotonic()
         found = self._kept(self.cuts_or_none(first, plan.tries))
@@ -223,12 +238,8 @@ class _Search:
         else:
             for way in others:
                 found += self._kept(self.cuts_or_none(way, plan.tries))
-        for number, way in enumerate(SHORT):
-            try:
-                found = found or self.ran or self._kept(self._cuts(way, plan.tries))
-            except DoesNotFitError:
-                if number == len(SHORT) - 1:
-                    raise
+        for way in SHORT:
+            found = found or self.ran or self._kept(self.cuts_or_none(way, plan.tries))
         return found
 
     def _on_fewer_cores(self, cuts: Ran, way: Way) -> Ran:
@@ -334,15 +345,19 @@ class _Search:
             words = sum(weight_words(one, job.shape) for one in self._whole.macros)
             room = PACKED * self.chip.usable_count * job.shape.weight_words
             excess = max(1.0, words / room)
+        lines = None
+        if way.lines:
+            lines = lines_of(self._whole, job.shape, self.chip.usable_count, way.lines)
         costs = PartCosts(
-            self._whole, job.shape, job.choices, job.searches, way.streams, excess, self._costs
-        )
+            self._whole, job.shape, job.choices, job.searches, way.streams, excess, self._costs,
+            lines,
+        )  # fmt: skip
         rows = taken_rows(self._whole, costs.homes, job.shape.columns)
 
         def run(found: Grouped) -> Tried[Programs]:
             key = self._key(way, found)
             if key not in self._known:
-                self._known[key] = self._simulated(job, found, PRESETS["fast"])
+                self._known[key] = self._simulated(job, found, PRESETS["fast"], lines=lines)
             return self._known[key]
 
         before = list(self.ran)
@@ -355,11 +370,12 @@ class _Search:
 
     def _simulated(
         self, job: CompileJob, found: Grouped, preset: str, same: Tried[Programs] | None = None,
-        apart: bool = False,
+        apart: bool = False, lines: Lines | None = None,
     ) -> Tried[Programs]:  # fmt: skip
         """Place a cut, generate its programs, and run some frames.
 
         preset, apart : of the placement; same : result of the cut with another placement
+        lines : line buffers; ignored if `same` is given, which has the same ones
         """
         chip, ports, shape, log = self.chip, self.ports, job.shape, CompileLog()
         vertices = vertices_of(self._whole, *found, shape)
@@ -368,7 +384,8 @@ class _Search:
         at = [(int(core) % chip.width, int(core) // chip.width) for core in cores]
         if same is not None and at == same.made.places:
             return same
-        made = on_cores(job, list(zip(found.pieces, at, strict=True)), ports, log)
+        lines = lines if same is None else same.made.lines
+        made = on_cores(job, list(zip(found.pieces, at, strict=True)), ports, log, lines)
         with stage("cycles"):
             chip_run = _run(made, chip, job)
             ran = chip_report(*chip_run)
@@ -378,7 +395,8 @@ class _Search:
             late = work.waits[:, CAUSES.index("router")].max() / FRAMES
             cycles[groups[core]] = ran.cores[core].cycles + float(late)
         assert ran.mean is not None
-        programs = Programs(made, log, job, at, ran.bound.where.startswith("port"))
+        at_port = ran.bound.where.startswith("port")
+        programs = Programs(made, log, job, at, at_port, lines)
         return Tried(found, programs, cycles, ran.mean, ran.latency)
 
 

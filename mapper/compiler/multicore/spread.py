@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
+from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.mesh.chip import HostStages
 from mapper.compiler.codegen.builder import MemoryPlan
 from mapper.compiler.codegen.code import CoreCode, Lying
@@ -25,6 +26,7 @@ from mapper.compiler.memory.padding import NO_BORDERS, borders_of
 from mapper.compiler.memory.planner import PlannedMaps, log_memory, memory_use, plan_memory
 from mapper.compiler.memory.regions import have_common
 from mapper.compiler.multicore.job import ChipPlan, CompileJob, MacroPiece, Made, Whole
+from mapper.compiler.multicore.lines import CutOfPiece, Lines, narrow_cut
 from mapper.compiler.multicore.plan import plan_cores
 from mapper.compiler.multicore.received import result_functions
 from mapper.compiler.partition.hostwork import host_cycles
@@ -74,20 +76,31 @@ def runs_on_one(job: CompileJob, chip: Chip) -> bool:
 
 
 def on_cores(
-    job: CompileJob, placed: list[tuple[MacroPiece, Place]], ports: Sequence[Place], log: CompileLog
-) -> Made:
-    """Generate the programs of placed pieces. ports : nodes of the host's ports
+    job: CompileJob, placed: list[tuple[MacroPiece, Place]], ports: Sequence[Place],
+    log: CompileLog, lines: Lines | None = None,
+) -> Made:  # fmt: skip
+    """Generate the programs of placed pieces.
+
+    ports : nodes of the host's ports; lines : line buffers, if cores keep some columns of each map
 
     Raises `DoesNotFitError` that names core, memory and layer.
     """
     whole = Whole.of(job)
     with stage("feature memory"):
-        plan = plan_cores(whole, placed, job.shape, ports)
+        plan = plan_cores(whole, placed, job.shape, ports, _cuts_of(job.shape, lines))
     with stage("instructions"):
         codes, words = chip_programs(plan, job, log)
     received = result_functions(plan.results, whole, job.shape.columns)
     stages = HostStages(host_cycles(job.partition, job.operations), received)
     return Made(codes, plan.results, words, ports, stages)
+
+
+def _cuts_of(shape: NpuShape, lines: Lines | None) -> CutOfPiece | None:
+    """Return the tile sizes of parts of layers with line buffers; None without them."""
+    if lines is None:
+        return None
+    widths = lines.widths
+    return lambda number, macro: narrow_cut(macro, shape, widths[number])
 
 
 def usable_places(chip: Chip) -> list[Place]:
@@ -113,7 +126,11 @@ def chip_programs(
             weights = plan_weights(one.macros, shape, job.settings.weights)
             memory = MemoryPlan(weights, stop=one.used, host_first=len(words), targets=one.targets)
             preset = Preset.filled(one.filled, shape.columns)
-            core = CoreTarget(shape, one.regions, memory, one.links, place, preset, job.searches)
+            if weights.dynamic and one.order[0]:
+                raise DoesNotFitError("weights do not fit next to line buffers; use more cores")
+            core = CoreTarget(
+                shape, one.regions, memory, one.links, place, preset, one.order, job.searches
+            )
             spans = _only(functions[one.pieces[0].macro], len(one.macros), job)
             made = emitted(one.macros, spans, core, job.choices, log)
         except DoesNotFitError as error:

@@ -65,9 +65,8 @@ def flits_of(codes: Sequence[CoreCode], shape: NpuShape, ports: Sequence[Place])
 def _taker(code: CoreCode, cells: NDArray[np.int64]) -> int:
     """Return the first part of a core that reads some vectors."""
     for step in code.steps:
-        for memory, some in step.reads:
-            if memory == "FM" and np.isin(some, cells).any():
-                return step.macro
+        if any(np.isin(some, cells).any() for some in step.loaded):
+            return step.macro
     return 0
 
 
@@ -89,7 +88,9 @@ def tiles_file(flits: Flits, codes: Sequence[CoreCode], ports: int) -> bytes:
 
     pairs = sorted(flits)
     cycles = [
-        [max(1, end - begin) for begin, end in zip([0, *code.ends], code.ends, strict=False)]
+        np.bincount([step.macro for step in code.steps], minlength=len(code.macros))
+        .clip(1)
+        .tolist()
         for code in codes
     ]
     sizes = [WHOLE * one // sum(mine) for mine in cycles for one in mine]

@@ -8,6 +8,10 @@ so that the next frame can overwrite rows that are no longer needed. All credits
 another use one stream and arrive in the order in which their bands are read for the last time. With
 T credits per frame, band number p with s slots is free for frame f once f T + p - s T credits have
 arrived; the sender waits for that number before it writes there.
+
+A region that keeps only some columns is a ring. The vectors of all columns of the map have
+different numbers, and bands are runs of columns. A column may be written when the previous column
+at its place, of this frame or of the previous one, has been read for the last time.
 """
 
 from __future__ import annotations
@@ -57,6 +61,8 @@ class Credit(NamedTuple):
     to : core that writes the region, or the node of the host's port
     stream : stream of that core, or of this one for the host
     first, stop : vectors of the region or band; slots : frames that the region holds
+    ring : vectors that a ring keeps; 0 for a whole map
+    whole : numbers of the first vector and of the end of a ring
     """
 
     to: Place
@@ -65,25 +71,48 @@ class Credit(NamedTuple):
     first: int
     stop: int
     slots: int
+    ring: int = 0
+    whole: tuple[int, int] = (0, 0)
 
 
 class Brought(NamedTuple):
     """Vectors that the host sends into a region, counted by a stream.
 
     slots : see `Region`
-    runs : first vector, number of vectors, and row of the feature map, in order
+    runs : first vector, number of vectors, and row of the feature map, in order; for a ring, column
+        of the feature map instead
     function : the host sends them before this function; programs do not depend on it
+    numbers : for a ring, number of the first vector of each run, see `Region.number`
+    pixel, tall : for a ring, vectors per pixel, and numbers from a column to the next
+    waits, credits : for a ring, credits of the core that the host consumes before each run, and
+        that it has before the first frame; set when the program is linked
     """
 
     stream: int
     slots: int
     runs: tuple[tuple[int, int, int], ...]
     function: int = 0
+    numbers: tuple[int, ...] = ()
+    pixel: int = 1
+    tall: int = 1
+    waits: tuple[int, ...] = ()
+    credits: int = 0
 
     @property
     def cells(self) -> NDArray[np.int64]:
-        runs = [np.arange(first, first + count) for first, count, _ in self.runs]
-        return np.concatenate([np.zeros(0, np.int64), *runs])
+        """The numbers of the vectors, in order."""
+        return np.concatenate([np.zeros(0, np.int64), *self.parts()])
+
+    def parts(self) -> list[NDArray[np.int64]]:
+        """Return the numbers of the vectors of each run."""
+        if not self.numbers:
+            return [np.arange(first, first + count) for first, count, _ in self.runs]
+        return [
+            (
+                at + np.arange(count // self.pixel)[:, None] * self.tall + np.arange(self.pixel)
+            ).ravel()
+            for at, (_, count, _) in zip(self.numbers, self.runs, strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +138,18 @@ NO_LINKS = CoreLinks()
 def links_to_json(links: CoreLinks) -> dict[str, Any]:
     """Return links as plain lists and numbers."""
     return {
-        "credits": [[*one.to, int(one.host), *one[2:]] for one in links.credits],
+        "credits": [
+            [*one.to, int(one.host), *one[2:6], *([one.ring, *one.whole] if one.ring else [])]
+            for one in links.credits
+        ],
         "brought": [
-            [one.stream, one.slots, [list(run) for run in one.runs]] for one in links.brought
+            [
+                one.stream,
+                one.slots,
+                [list(run) for run in one.runs],
+                *([list(one.numbers), one.pixel, one.tall] if one.numbers else []),
+            ]
+            for one in links.brought
         ],
     }
 
@@ -120,13 +158,40 @@ def links_from_json(data: Mapping[str, Any]) -> CoreLinks:
     """Return links from plain lists; raises `TypeError` or `ValueError` if the data is invalid."""
     given = []
     for x, y, host, *rest in data["credits"]:
-        stream, first, stop, slots = map(int, rest)
-        given.append(Credit((int(x), int(y)), bool(host), stream, first, stop, slots))
+        stream, first, stop, slots, *ring = map(int, rest)
+        one = Credit((int(x), int(y)), bool(host), stream, first, stop, slots)
+        given.append(one._replace(ring=ring[0], whole=(ring[1], ring[2])) if ring else one)
     brought = [
-        Brought(int(stream), int(slots), tuple((int(a), int(b), int(c)) for a, b, c in runs))
-        for stream, slots, runs in data["brought"]
-    ]
+        Brought(
+            int(stream), int(slots), tuple((int(a), int(b), int(c)) for a, b, c in runs),
+            0, *_ring_of(more),
+        )
+        for stream, slots, runs, *more in data["brought"]
+    ]  # fmt: skip
     return CoreLinks(tuple(given), tuple(brought))
+
+
+def _ring_of(more: Sequence[Any]) -> tuple[tuple[int, ...], int, int]:
+    if not more:
+        return (), 1, 1
+    numbers, pixel, tall = more
+    return tuple(map(int, numbers)), int(pixel), int(tall)
+
+
+def brought_in_turn(given: Given, links: CoreLinks) -> tuple[Brought, ...]:
+    """Return the vectors of the host with the credits of rings that they wait for.
+
+    given : credits that the core sends
+    """
+    found = []
+    for one in links.brought:
+        if one.numbers:
+            freed = [each for _, each in given if each.host and each.stream == one.stream]
+            waits, credits_ = _paced(one.parts(), freed)
+            found.append(one._replace(waits=tuple(waits), credits=credits_))
+        else:
+            found.append(one)
+    return tuple(found)
 
 
 def sent(cores: Iterable[Sequence[Step]]) -> dict[Place, dict[int, NDArray[np.int64]]]:
@@ -168,7 +233,9 @@ def linked(
     vectors : size of the feature memory
     The last step is END.
     """
-    arrival = {stream: np.zeros(vectors, np.int64) for stream in comes}
+    known = [*comes.values(), *(some for step in steps for some in step.loaded)]
+    size = max([vectors, *(1 + int(cells.max(initial=-1)) for cells in known)])
+    arrival = {stream: np.zeros(size, np.int64) for stream in comes}
     for stream, cells in comes.items():
         arrival[stream][cells] = np.arange(1, cells.size + 1)
     taken = dict.fromkeys(comes, 0)
@@ -183,8 +250,7 @@ def linked(
                 found += _waits("LOAD", stream, cells.size - taken[stream], step)
             found += [_gives(one, step) for one in sends.get(number, [])]
         elif step.unit == "LOAD":
-            fm = [one.cells for one in step.reads if one.memory == "FM"]
-            read = [some for some in fm if some.size]
+            read = step.loaded
             for stream in comes if read else ():
                 need = max(int(arrival[stream][some].max()) for some in read)
                 found += _waits("LOAD", stream, need - taken[stream], step)
@@ -200,42 +266,57 @@ def linked(
 def _asked(
     steps: Sequence[Step], freed: Mapping[int, Sequence[Credit]]
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """Return the number of credits that each step waits for, and the initial count of each stream:
-    the smallest for which no step waits for a credit of another frame."""
+    """Return the credits that each step waits for, and the initial count of each stream."""
     asked: dict[int, int] = {}
     counts: dict[int, int] = {}
     for stream, credits_ in freed.items():
-        total = len(credits_)
-        order = sorted(range(total), key=lambda at: credits_[at].first)
-        firsts = np.array([credits_[at].first for at in order])
-        left = np.array([at + 1 - credits_[at].slots * total for at in order])
-        most: list[tuple[int, int]] = []  # step, and the credits that it needs
-        for number, step in enumerate(steps):
-            if step.sent is None or step.sent.credit != stream or not step.sent.cells.size:
-                continue
-            bands = np.searchsorted(firsts, step.sent.cells, "right") - 1
-            need = int(left[bands].max())
-            most.append((number, max(need, most[-1][1]) if most else need))
-        if not most:
-            continue
-        counts[stream] = total - most[-1][1]
-        before = most[-1][1] - total  # all credits of a frame are consumed in the frame
-        for number, need in most:
-            if need > before:
-                asked[number] = need - before
-            before = max(before, need)
+        writes = [
+            (number, step.sent.cells)
+            for number, step in enumerate(steps)
+            if step.sent is not None and step.sent.credit == stream and step.sent.cells.size
+        ]
+        if writes:
+            waits, counts[stream] = _paced([cells for _, cells in writes], credits_)
+            asked |= {number: one for (number, _), one in zip(writes, waits, strict=True) if one}
     return asked, counts
+
+
+def _paced(
+    writes: Sequence[NDArray[np.int64]], credits_: Sequence[Credit]
+) -> tuple[list[int], int]:
+    """Return the number of credits that each write of some vectors waits for, and the initial
+    count: the smallest for which no write waits for a credit of another frame.
+
+    credits_ : credits of the region, in the order in which they are given
+    """
+    total = len(credits_)
+    places = sorted(range(total), key=lambda at: credits_[at].first)
+    order, bands = np.array(places), [credits_[at] for at in places]
+    firsts, rings, slots = (
+        np.array([getattr(one, name) for one in bands]) for name in ("first", "ring", "slots")
+    )
+    wholes = np.array([one.whole for one in bands])
+    needs: list[int] = []
+    for numbers in writes:
+        at = np.searchsorted(firsts, numbers, "right") - 1
+        ring, (first, stop) = rings[at], wholes[at].T
+        same = (ring > 0) & (numbers - ring >= first)  # its place had another column in this frame
+        turns = (stop - 1 - numbers) // np.maximum(ring, 1)
+        before = np.where(same, numbers - ring, numbers + turns * ring)
+        band = np.searchsorted(firsts, before, "right") - 1
+        needs.append(int((order[band] + 1 - np.where(same, 0, slots[band] * total)).max()))
+    most = np.maximum.accumulate(needs)
+    start = int(most[-1]) - total  # all credits of a frame are consumed in the frame
+    return np.diff(np.maximum(most, start), prepend=start).tolist(), -start
 
 
 def given(steps: Sequence[Step], credits_: Sequence[Credit]) -> Given:
     """Return the credits in the order in which they are sent, with the index of the step that
-    frees them; the last step if the region is not read."""
-    spans = {(one.first, one.stop): len(steps) - 1 for one in credits_}
+    frees them. If the region is not read, it is the last step; for a ring the first step, because
+    later columns use the same places."""
+    spans = {(one.first, one.stop): 0 if one.ring else len(steps) - 1 for one in credits_}
     for number, step in enumerate(steps):
-        for touch in step.reads:
-            if touch.memory != "FM" or not touch.cells.size:
-                continue
-            cells = touch.cells
+        for cells in step.loaded:
             low, high = int(cells.min()), int(cells.max())
             for first, stop in spans:
                 if low < stop and high >= first:

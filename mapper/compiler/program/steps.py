@@ -64,6 +64,7 @@ class SentVectors:
     """Vectors that a step sends to another core, in order.
 
     stream : of that core, which counts them; credit : stream that counts their credits
+    cells : their numbers there, see `Region.number`
     """
 
     __slots__ = ("_touch", "core", "credit", "stream")
@@ -83,6 +84,7 @@ class Step:
 
     macro, tile : indices of its macro node, and of its tile in the program
     sent : vectors that it sends to another core
+    numbers : numbers of the vectors that it loads from a ring, see `Region.number`
     """
 
     unit: str
@@ -92,6 +94,15 @@ class Step:
     writes: list[Touch] = field(default_factory=list)
     tile: int = 0
     sent: SentVectors | None = None
+    numbers: NDArray[np.int64] | None = None
+
+    @property
+    def loaded(self) -> list[NDArray[np.int64]]:
+        """Numbers of the vectors of feature maps that it reads."""
+        if self.numbers is not None:
+            return [self.numbers] if self.numbers.size else []
+        fm = [one.cells for one in self.reads if one.memory == "FM"]
+        return [cells for cells in fm if cells.size]
 
 
 def with_tokens(steps: list[Step], sizes: dict[str, int]) -> list[Instruction]:

@@ -275,15 +275,20 @@ def _even(length: int, most: int) -> int:
     return -(-length // -(-length // most))
 
 
-def tiles_of(macro: Macro, cut: Cut, shape: NpuShape) -> Iterator[Tile]:
+def tiles_of(macro: Macro, cut: Cut, shape: NpuShape, by_columns: bool = False) -> Iterator[Tile]:
     """Yield the tiles of a macro node: row by row, then column by column, blocks innermost; blocks
-    outermost if weights are streamed from the host."""
+    outermost if weights are streamed from the host.
+
+    by_columns : column by column, then row by row
+    """
     extent = extent_of(macro, shape)
     rows, columns, blocks = (
         [Span(at, min(at + size, length)) for at in range(0, length, size)]
         for length, size in zip(extent[:3], cut[:3], strict=True)
     )
-    if macro.words is not None:
+    if by_columns:
+        yield from (Tile(y, x, b) for x in columns for y in rows for b in blocks)
+    elif macro.words is not None:
         yield from (Tile(y, x, b) for b in blocks for y in rows for x in columns)
     else:
         yield from (Tile(y, x, b) for y in rows for x in columns for b in blocks)

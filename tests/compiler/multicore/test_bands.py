@@ -18,7 +18,7 @@ from mapper.compiler.artifacts.cycles import run_frames
 from mapper.compiler.artifacts.manifest import CompiledFolder
 from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.log import CompileLog
-from mapper.compiler.multicore import plan, spread
+from mapper.compiler.multicore import credits, plan, spread
 from mapper.compiler.multicore.areas import Homes
 from mapper.compiler.multicore.job import CompileJob, MacroPiece, Made, Whole
 from mapper.compiler.multicore.period import taken_rows
@@ -88,7 +88,7 @@ def test_bands_make_the_period_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mapper.compiler.pipeline.spread", in_a_line)
     periods = []
     for bands in (1, 8):
-        monkeypatch.setattr(plan, "BANDS", bands)
+        monkeypatch.setattr(credits, "BANDS", bands)
         run = run_frames(folder(residual(3, channels=20), HOW, SHAPE), None, 8)
         periods.append(run.report.period or 0)
     assert 0 < periods[1] < 0.9 * periods[0]

@@ -49,7 +49,9 @@ def test_layers_add_up(made: Made) -> None:
     run = ProgramRun.of(compiled.code.steps, compiled.code.program, compiled.code.timeline, SMALL)
     rows = [
         layer_row(macro, part, compiled.code.regions[macro.output], run)
-        for macro, part in zip(compiled.macros, parts_of(compiled.code.ends), strict=True)
+        for macro, part in zip(
+            compiled.macros, parts_of(compiled.code.steps, len(compiled.macros)), strict=True
+        )
     ]
     assert sum(row["cycles"] for row in rows) == compiled.code.timeline.cycles
     for unit, name in enumerate(UNITS):

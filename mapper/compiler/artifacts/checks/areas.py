@@ -15,6 +15,7 @@ class MapPlace(NamedTuple):
     first : vector of its first pixel; row, pixel : vectors from a row or pixel to the next
     blocks : vectors per pixel that may be loaded at once
     pad : pixels of padding around it: top, bottom, left, right
+    ring : columns that are kept; 0 for all
     """
 
     first: int
@@ -24,6 +25,7 @@ class MapPlace(NamedTuple):
     row: int
     pixel: int
     pad: Sequence[int] = (0, 0, 0, 0)
+    ring: int = 0
 
     def holds(self, f: dict[str, int], each: int) -> bool:
         """Return whether an area is inside the map. f : load fields; each : vectors per block"""
@@ -37,6 +39,20 @@ class MapPlace(NamedTuple):
             return False
         row, rest = divmod(offset, self.row)
         column, block = divmod(rest, self.pixel)
+        if self.ring:
+            left_ = self.ring - column
+            if columns > self.ring or f["wrap"] != (left_ if left_ < columns else 0):
+                return False
+            if f["wrap"] and f["y_stride"] != self.row:
+                return False
+            return (
+                block + f["c_size"] * each <= self.blocks
+                and _along(row, rows, (f["pad_t"], f["pad_b"]), (0, self.height, 0))
+                and (not f["pad_l"] or column == 0)
+                and (not f["pad_r"] or (column + columns - self.width) % self.ring == 0)
+            )
+        if f["wrap"]:
+            return False
         return (
             block + f["c_size"] * each <= self.blocks
             and _along(row, rows, (f["pad_t"], f["pad_b"]), (top, self.height, bottom))

@@ -8,6 +8,7 @@ credit that the receiver sends after its last load of the overwritten vectors.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,18 @@ Place = tuple[int, int]
 LOAD, STORE = UNITS.index("LOAD"), UNITS.index("STORE")
 
 
+class Paced(NamedTuple):
+    """Vectors that the host sends into a ring.
+
+    starts : index of the first vector of each run
+    waits : credits that each run consumes; credits : credits before the first frame
+    """
+
+    starts: Sequence[int]
+    waits: Sequence[int]
+    credits: int
+
+
 class Traded(NamedTuple):
     """A program with its core's external data.
 
@@ -28,6 +41,8 @@ class Traded(NamedTuple):
     maps : vectors of all feature maps of the core
     counts : initial count of each stream, before the first frame
     where : file name for errors
+    rings : whether some maps are in rings
+    paced : credits for vectors that the host sends into rings, by stream
     """
 
     program: list[Instruction]
@@ -35,6 +50,8 @@ class Traded(NamedTuple):
     maps: Cells
     counts: Mapping[int, int]
     where: str
+    rings: bool = False
+    paced: Mapping[int, Paced] = MappingProxyType({})
 
 
 class Sending(NamedTuple):
@@ -69,11 +86,10 @@ def check_exchange(cores: Mapping[Place, Traded]) -> dict[Place, dict[int, Cells
                 counted[to, f["stream"]] = counted.get((to, f["stream"]), 0) + f["count"]
     for place, core in cores.items():
         _require_balance(place, core, counted)
-    last = {place: _last_loads(core) for place, core in cores.items()}
-    for (place, stream), sending in sent.items():
-        _require_credits(cores, last[place], (place, stream), sending)
+    for key, sending in sent.items():
+        _require_credits(cores, key, sending)
     for place, core in cores.items():
-        _require_host_credits(core, last[place])
+        _require_host_credits(core)
         _require_own(place, core, sent)
     return {
         place: dict(core.brought)
@@ -145,68 +161,134 @@ def _require_balance(place: Place, core: Traded, counted: Mapping[tuple[Place, i
 
 
 def _require_credits(
-    cores: Mapping[Place, Traded], last: NDArray[np.int64], to: tuple[Place, int], sending: Sending
+    cores: Mapping[Place, Traded], to: tuple[Place, int], sending: Sending
 ) -> None:
-    """Raise unless each vector is sent after the credit for its last read.
-
-    With T credits per frame, an initial count C, and s slots, a sender that has consumed w credits
-    in a frame holds credit number s T + w - C, counted from the frame that used this slot before.
-    With C below T the first frame would not end.
-    """
+    """Raise unless each vector is sent after the credit for its last read."""
     core, source = cores[to[0]], cores[sending.source]
-    given = {
-        number: [
-            (one.number, one.fields["count"])
-            for one in core.program
-            if one.name == "CTRL.SEND"
-            and one.unit == LOAD
-            and not one.fields["host"]
-            and (one.fields["x"], one.fields["y"]) == sending.source
-            and one.fields["stream"] == number
-        ]
-        for number in sorted({one for waited in sending.waited for one in waited})
-    }
-    for cells, waited in zip(sending.cells, sending.waited, strict=True):
-        latest = int(last[cells].max(initial=-1))
-        for number, sends in given.items():
-            total, first = sum(count for _, count in sends), source.counts.get(number, 0)
-            enough = cells.shape[1] * total + waited.get(number, 0) - first
-            before = sum(count for at, count in sends if at < latest)
-            if total and before < enough and first >= total:
-                break
-        else:
-            raise CheckFailedError(
-                f"{core.where}: core {sending.source} writes vectors of stream {to[1]} without a "
-                f"credit sent after instruction {latest}, the last one that reads them"
-            )
+    streams = sorted({one for waited in sending.waited for one in waited})
+    given = [
+        Given(
+            _sends(core, number, sending.source),
+            source.counts.get(number, 0),
+            [waited.get(number, 0) for waited in sending.waited],
+        )
+        for number in streams
+    ]
+    wrong = _not_free(core, to[1], sending.cells, given)
+    if wrong is not None:
+        raise CheckFailedError(
+            f"{core.where}: core {sending.source} writes vectors of stream {to[1]} without a "
+            f"credit sent after instruction {wrong}, the last one that reads them"
+        )
 
 
-def _require_host_credits(core: Traded, loads: NDArray[np.int64]) -> None:
-    for stream, cells in core.brought.items():
-        last = int(loads[cells].max(initial=-1))
-        given = [
-            one
-            for one in core.program
-            if one.name == "CTRL.SEND" and one.fields["host"] and one.fields["stream"] == stream
-        ]
-        if sum(one.fields["count"] for one in given) != 1 or any(
-            one.unit != LOAD or one.number < last for one in given
+class Given(NamedTuple):
+    """Credits from a receiver to a sender.
+
+    sends : number and count of each SEND of the receiver, in order
+    first : credits before the first frame
+    waited : credits of a frame that the sender has consumed before each write
+    """
+
+    sends: list[tuple[int, int]]
+    first: int
+    waited: list[int]
+
+
+def _sends(core: Traded, stream: int, to: Place | None) -> list[tuple[int, int]]:
+    """Return the credits of a stream that a core sends. to : the core they go to; None: the host"""
+    found = []
+    for one in core.program:
+        if one.name == "CTRL.SEND" and one.unit == LOAD and one.fields["stream"] == stream:
+            f = one.fields
+            if (f["host"] and to is None) or (not f["host"] and (f["x"], f["y"]) == to):
+                found.append((one.number, f["count"]))
+    return found
+
+
+def _not_free(
+    core: Traded, stream: int, writes: Sequence[Cells], given: Sequence[Given]
+) -> int | None:
+    """Return the number of an instruction that may read a vector after it is overwritten; None if
+    there is none.
+
+    With T credits per frame and an initial count C, a sender that has consumed w credits in a frame
+    has received all credits of earlier frames, and w - C credits of this frame; if that is
+    negative, C - w credits of the previous frame may be missing. If a vector was written before in
+    the same frame, the sender needs a credit of this frame. Otherwise it needs a credit of the
+    frame that used this slot before, and C is at least T, because the first frame would not end.
+    """
+    whole = _together(writes)
+    latest, again = _overwritten(core, stream, whole)
+    stops = np.cumsum([len(cells) for cells in writes])
+    for number, (stop, cells) in enumerate(zip(stops.tolist(), writes, strict=True)):
+        span = slice(stop - len(cells), stop)
+        for last, same in dict.fromkeys(
+            zip(latest[span].tolist(), again[span].tolist(), strict=True)
         ):
+            for one in given:
+                total = sum(count for _, count in one.sends)
+                lag = 0 if same else cells.shape[1]
+                enough = lag * total + one.waited[number] - one.first
+                before = sum(count for at, count in one.sends if at < last)
+                if total and before < enough and (same or core.rings or one.first >= total):
+                    break
+            else:
+                return int(last)
+    return None
+
+
+def _overwritten(core: Traded, stream: int, cells: Cells) -> tuple[Cells, NDArray[np.bool_]]:
+    """Return, for each vector of a stream, the last instruction that reads the previous vector at
+    its address, -1 if none does, and whether the previous vector is of the same frame.
+
+    A load reads the vectors that its core has waited for, as no vector may arrive too early.
+    """
+    last = np.full(1 + max(int(core.maps.max(initial=0)), int(cells.max(initial=0))), -1)
+    latest, again = np.full(len(cells), -1), np.zeros(len(cells), bool)
+    came = np.zeros(last.size, bool)
+    at = 0
+    for one in core.program:
+        if one.name == "CTRL.WAIT" and one.fields["stream"] == stream and one.unit == LOAD:
+            stop = min(at + one.fields["count"], len(cells))
+            for some in cells[at:stop]:  # one by one, as a wait may cover several for a vector
+                again[at] = came[some].all()
+                latest[at] = last[some].max()
+                came[some] = True
+                at += 1
+        for memory, places in one.reads:
+            if memory == "FM":
+                last[places[places < last.size]] = one.number
+    first = ~again
+    latest[first] = last[cells[first]].max(1, initial=-1)
+    return latest, again
+
+
+def _require_host_credits(core: Traded) -> None:
+    for stream, cells in core.brought.items():
+        sends = _sends(core, stream, None)
+        pace = core.paced.get(stream)
+        if pace is not None:
+            given = Given(sends, pace.credits, np.cumsum(pace.waits).tolist())
+            if sum(count for _, count in sends) != sum(pace.waits):
+                raise CheckFailedError(
+                    f"{core.where}: stream {stream} of the host gives "
+                    f"{sum(count for _, count in sends)} credits, {sum(pace.waits)} are consumed"
+                )
+            wrong = _not_free(core, stream, np.split(cells, pace.starts[1:]), [given])
+            if wrong is not None:
+                raise CheckFailedError(
+                    f"{core.where}: the host writes vectors of stream {stream} without a credit "
+                    f"sent after instruction {wrong}, the last one that reads them"
+                )
+            continue
+        latest, _ = _overwritten(core, stream, cells)
+        last = int(latest.max(initial=-1))
+        if sum(count for _, count in sends) != 1 or any(at < last for at, _ in sends):
             raise CheckFailedError(
                 f"{core.where}: stream {stream} of the host must have exactly one credit, sent "
                 f"after instruction {last}, the last one that reads its vectors"
             )
-
-
-def _last_loads(core: Traded) -> NDArray[np.int64]:
-    """Return the number of the last instruction that reads each vector; -1 if none does."""
-    most = max(int(cells.max(initial=0)) for cells in (core.maps, *core.brought.values()))
-    found = np.full(1 + most, -1)
-    for one in core.program:
-        for memory, places in one.reads:
-            if memory == "FM":
-                found[places[places < found.size]] = one.number
-    return found
 
 
 def _require_own(place: Place, core: Traded, sent: Mapping[tuple[Place, int], Sending]) -> None:
@@ -221,9 +303,9 @@ def _require_own(place: Place, core: Traded, sent: Mapping[tuple[Place, int], Se
     for name, cells in writers:
         cells = cells.ravel()
         both = np.intersect1d(cells, seen)
-        if both.size or np.unique(cells).size < cells.size:
+        if both.size or (np.unique(cells).size < cells.size and not core.rings):
             raise CheckFailedError(f"{core.where}: {name} counts vectors that others also write")
-        seen = np.concatenate([seen, cells])
+        seen = np.unique(np.concatenate([seen, cells]))
     for one in core.program:
         for memory, cells in one.writes:
             if memory == "FM" and np.isin(cells, seen).any():

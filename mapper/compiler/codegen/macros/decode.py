@@ -28,7 +28,7 @@ from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Conv, Node, Operator, Pool, Upsample, Window, WindowColumns
 from mapper.compiler.ir.tensor import Pad, Tensor
 from mapper.compiler.memory.padding import Border
-from mapper.compiler.memory.planner import Region, blocks_of
+from mapper.compiler.memory.planner import Region, Ring, blocks_of
 from mapper.compiler.numerics.binary import unpacked
 from mapper.compiler.numerics.windows import GROUP
 from mapper.compiler.program.inputs import Span, conv_of, is_depthwise, taken_blocks
@@ -255,13 +255,23 @@ class _Reader:
 
     def _place(self, tensor: Tensor, first: int, pixel: int, lies: tuple[int, ...]) -> None:
         """Set the region of a feature map; its lifetime is irrelevant, as its address is fixed."""
-        row, high, planes, slots, top, bottom, left, right, value = lies
+        row, high, planes, slots, top, bottom, left, right, value, *ring = lies
         tensor.planes, tensor.stored = bool(planes), True
         tensor.address, tensor.pad = first, Pad(top, bottom, left, right)
         border = Border(tensor.pad, value)
         vectors = tensor.height * tensor.width * pixel
         self.regions[tensor] = Region(
-            tensor, first, vectors, 0, 0, pixel, row, high, border=border, slots=slots
+            tensor,
+            first,
+            vectors,
+            0,
+            0,
+            pixel,
+            row,
+            high,
+            border=border,
+            slots=slots,
+            ring=Ring(*ring) if ring else None,
         )
 
     def _name(self, number: int) -> str:

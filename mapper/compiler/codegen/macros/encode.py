@@ -243,11 +243,12 @@ def _cut_item(cut: Cut) -> Item:
 
 
 def _lies(region: Region) -> tuple[int, ...]:
-    """Return row stride, vectors to the high bytes, planes, slots, border and border value."""
+    """Return row stride, vectors to the high bytes, planes, slots, border and border value; then
+    the ring, if there is one."""
     pad, value = region.border
     return (
         region.row, region.high, int(region.tensor.planes), region.slots, pad.top, pad.bottom,
-        pad.left, pad.right, value,
+        pad.left, pad.right, value, *(region.ring or ()),
     )  # fmt: skip
 
 
@@ -260,6 +261,7 @@ class Layers(NamedTuple):
     options : options, with `dual` resolved (not "auto")
     borders : contents around feature maps before the first frame
     links : links with other cores
+    order : macro node of each tile, if tiles of different macro nodes alternate; else empty
     """
 
     shape: NpuShape
@@ -272,3 +274,4 @@ class Layers(NamedTuple):
     borders: Preset
     core: tuple[int, int] = (0, 0)
     links: CoreLinks = NO_LINKS
+    order: tuple[int, ...] = ()

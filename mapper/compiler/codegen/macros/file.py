@@ -10,8 +10,9 @@ weight words of rows x columns bytes, FM border vectors.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,13 @@ def _info(layers: Layers) -> dict[str, Any]:
         "preset": layers.borders.runs,
         "host_first": layers.memory.host_first,
         "links": links_to_json(layers.links),
+        **({"order": _runs(layers.order)} if layers.order else {}),
     }
+
+
+def _runs(order: Sequence[int]) -> list[list[int]]:
+    """Return the layers of tiles as pairs of layer and number of tiles."""
+    return [[layer, len(list(tiles))] for layer, tiles in groupby(order)]
 
 
 def _pack(encoded: Encoded, info: dict[str, Any], borders: bytes) -> bytes:
@@ -113,6 +120,9 @@ def unpack_layers(data: bytes, where: str) -> Layers:
         reloaded = frozenset(str(name) for name in info["reloaded"])
         x, y = map(int, info["core"])
         host_first, links = int(info["host_first"]), links_from_json(info["links"])
+        order = tuple(
+            int(layer) for layer, count in info.get("order", []) for _ in range(int(count))
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise MapperError(f"{where}: INFO is not valid for macro records; compile again") from error
     found = decode_layers(encoded, shape, where)
@@ -123,7 +133,7 @@ def unpack_layers(data: bytes, where: str) -> Layers:
     )
     return Layers(
         shape, found.macros, found.cuts, functions, found.regions, options, memory, preset, (x, y),
-        links,
+        links, order,
     )  # fmt: skip
 
 
