@@ -13,22 +13,17 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from chipsim.chip.model import Chip
-from chipsim.noc.mesh import Mesh
-from chipsim.npu.cycles import CAUSES
-from chipsim.npu.mesh.chip import MeshChip
-from chipsim.npu.mesh.report import chip_report
-from chipsim.npu.mesh.run import MeshTimes, run_mesh
 from mapper.compiler.codegen.kernels import weight_words
 from mapper.compiler.codegen.searches import CutSearches
 from mapper.compiler.log import CompileLog
 from mapper.compiler.multicore.costs import KnownCosts, PartCosts
 from mapper.compiler.multicore.job import CompileJob, Made, Whole, ports_of
-from mapper.compiler.multicore.lines import Lines, lines_of
-from mapper.compiler.multicore.meshed import HostSide, mesh_chip
+from mapper.compiler.multicore.lines import lines_of
 from mapper.compiler.multicore.period import Grouped, Line, Way, taken_rows, turns
-from mapper.compiler.multicore.placement import PRESETS, cores_of
+from mapper.compiler.multicore.placement import PRESETS
 from mapper.compiler.multicore.room import require_room_on_several
-from mapper.compiler.multicore.spread import on_cores, usable_places
+from mapper.compiler.multicore.simulated import Programs, Site, simulated
+from mapper.compiler.multicore.spread import usable_places
 from mapper.compiler.multicore.tries import (
     TRIES,
     Tried,
@@ -38,8 +33,6 @@ from mapper.compiler.multicore.tries import (
     is_hopeless,
     tried,
 )
-from mapper.compiler.multicore.vertices import vertices_of, with_own_nodes
-from mapper.compiler.program.image import program_of
 from mapper.compiler.program.links import Place
 from mapper.compiler.settings import SearchEffort
 from mapper.compiler.stages import stage
@@ -62,8 +55,6 @@ LINES = (Way(2, 0.1, lines=8), Way(2, 0.1, lines=12))
 """Ways to cut if the cores cannot hold all feature maps: they keep some columns of each."""
 PACKED = 0.6
 """Part of a core that weights fill if all cores take an equal excess; the rest is for packing."""
-FRAMES = 8
-"""Simulated frames per cut."""
 WORTH = 5.0
 """Seconds of the first way after which the others run in several processes, which need about two
 to start."""
@@ -89,22 +80,6 @@ PLANS: dict[SearchEffort, list[SearchPlan]] = {
     "strong": [SearchPlan(WAYS), SearchPlan(MORE_WAYS, 2 * TRIES, 3, Breadth(24, 8, 4))],
 }
 """Searches by effort. A search never replaces the result of the previous one by a worse one."""
-
-
-class Programs(NamedTuple):
-    """Programs of a cut on some cores, the log of their generation, and their input.
-
-    made : None if another process generated them
-    at_port : the port of a node is the bottleneck
-    lines : line buffers, if the cores keep some columns of each map
-    """
-
-    made: Made | None
-    log: CompileLog
-    job: CompileJob
-    places: list[Place]
-    at_port: bool
-    lines: Lines | None = None
 
 
 M = TypeVar("M")
@@ -185,6 +160,7 @@ class _Search:
         self.ran: Ran = []
         self.ended = False
         self._whole = Whole.of(job)
+        self._site = Site(chip, ports, self._whole)
         self._costs = costs or KnownCosts()
         self._known: dict[Hashable, Tried[Programs]] = {}
 
@@ -201,7 +177,7 @@ class _Search:
                     found = best
         assert found is not None
         if found.made.made is None:
-            return self._simulated(found.made.job, found.found, PRESETS["fast"])
+            return simulated(self._site, found.made.job, found.found, PRESETS["fast"])
         return found
 
     def _rank(self, one: Tried[Programs]) -> tuple[float, float]:
@@ -300,12 +276,14 @@ class _Search:
             one = first(left)
             left = [other for other in left if other is not one]
             preset = PRESETS[self.job.settings.effort]
-            again = self._simulated(one.made.job, one.found, preset, one)
+            again = simulated(self._site, one.made.job, one.found, preset, one)
             found.append(again)
             left_over = self.chip.usable_count - len(self.ports)
             if again.made.at_port and max(one.found.groups) < left_over:
                 # cores at the host's ports would share them with it
-                found.append(self._simulated(one.made.job, one.found, preset, one, apart=True))
+                found.append(
+                    simulated(self._site, one.made.job, one.found, preset, one, apart=True)
+                )
         found.append(first(cuts))
         return min(found, key=self._rank)
 
@@ -357,7 +335,7 @@ class _Search:
         def run(found: Grouped) -> Tried[Programs]:
             key = self._key(way, found)
             if key not in self._known:
-                self._known[key] = self._simulated(job, found, PRESETS["fast"], lines=lines)
+                self._known[key] = simulated(self._site, job, found, PRESETS["fast"], lines=lines)
             return self._known[key]
 
         before = list(self.ran)
@@ -367,46 +345,6 @@ class _Search:
                 found = each(turns(line, line.cores), run, self._over)
                 return found + tried(line, run, tries=tries, over=self._over)
             return tried(line, run, before, tries, self._over)
-
-    def _simulated(
-        self, job: CompileJob, found: Grouped, preset: str, same: Tried[Programs] | None = None,
-        apart: bool = False, lines: Lines | None = None,
-    ) -> Tried[Programs]:  # fmt: skip
-        """Place a cut, generate its programs, and run some frames.
-
-        preset, apart : of the placement; same : result of the cut with another placement
-        lines : line buffers; ignored if `same` is given, which has the same ones
-        """
-        chip, ports, shape, log = self.chip, self.ports, job.shape, CompileLog()
-        vertices = vertices_of(self._whole, *found, shape)
-        vertices = with_own_nodes(vertices) if apart else vertices
-        cores = cores_of(vertices, chip, ports, job.settings.placement, preset)
-        at = [(int(core) % chip.width, int(core) // chip.width) for core in cores]
-        if same is not None and at == same.made.places:
-            return same
-        lines = lines if same is None else same.made.lines
-        made = on_cores(job, list(zip(found.pieces, at, strict=True)), ports, log, lines)
-        with stage("cycles"):
-            chip_run = _run(made, chip, job)
-            ran = chip_report(*chip_run)
-        groups = dict(zip(at, found.groups, strict=True))
-        cycles = [0.0] * len(groups)
-        for core, work in chip_run[1].cores.items():
-            late = work.waits[:, CAUSES.index("router")].max() / FRAMES
-            cycles[groups[core]] = ran.cores[core].cycles + float(late)
-        assert ran.mean is not None
-        at_port = ran.bound.where.startswith("port")
-        programs = Programs(made, log, job, at, at_port, lines)
-        return Tried(found, programs, cycles, ran.mean, ran.latency)
-
-
-def _run(made: Made, chip: Chip, job: CompileJob) -> tuple[MeshChip, MeshTimes]:
-    """Simulate a few frames on the chip."""
-    programs = {code.place: program_of(code.image(), f"core {code.place}") for code in made.codes}
-    feeds = {code.place: code.links for code in made.codes}
-    mesh, host = Mesh(chip.width, chip.height), HostSide(made.ports, job.link, made.stages)
-    meshed = mesh_chip(job.shape, mesh, programs, feeds, host)
-    return meshed, run_mesh(meshed, FRAMES)
 
 
 def _fewer(chip: Chip, places: list[Place]) -> Chip:

@@ -8,7 +8,7 @@ import pytest
 
 from chipsim.chip.model import Chip
 from mapper.compiler.compiled import Compiled
-from mapper.compiler.multicore import search
+from mapper.compiler.multicore import search, simulated
 from mapper.compiler.multicore.search import PLANS
 from mapper.compiler.pipeline import compile_model
 from mapper.compiler.program.image import pack_image
@@ -69,8 +69,8 @@ def test_a_time_limit_ends_the_search_after_the_first_cut(effort: SearchEffort) 
 @pytest.mark.heavy
 def test_a_cut_that_was_simulated_is_not_simulated_again(monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[object] = []
-    run = search.run_mesh
-    monkeypatch.setattr(search, "run_mesh", lambda *given: runs.append(given) or run(*given))
+    run = simulated.run_mesh
+    monkeypatch.setattr(simulated, "run_mesh", lambda *given: runs.append(given) or run(*given))
     monkeypatch.setattr(search, "WAYS", search.WAYS[:1])
     monkeypatch.setitem(PLANS, "default", [PLANS["default"][0]._replace(ways=search.WAYS * 2)])
     found = made()
