@@ -10,7 +10,7 @@ from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Lives
 from mapper.compiler.multicore.areas import Box, Homes, Kept
 from mapper.compiler.multicore.job import MacroPiece, Whole
-from mapper.compiler.multicore.rings import RingNeed
+from mapper.compiler.multicore.line_buffers.rings import RingNeed
 from mapper.compiler.multicore.rooms import Address
 from mapper.compiler.multicore.slices import Slice, Sliced, slice_macro
 from mapper.compiler.program.inputs import Span

@@ -18,7 +18,7 @@ from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region, map_capacity, pixel_vectors
 from mapper.compiler.multicore.areas import Homes
 from mapper.compiler.multicore.job import MacroPiece, Whole
-from mapper.compiler.multicore.lines import Lines, narrow_cut
+from mapper.compiler.multicore.line_buffers.lines import Lines, narrow_cut
 from mapper.compiler.multicore.slices import Slice, Sliced, slice_macro
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.links import Target

@@ -15,9 +15,9 @@ from mapper.compiler.multicore.areas import Box, Kept, add_box, gaps_between
 from mapper.compiler.multicore.cores import HOST, UP, ChipState, CoreState
 from mapper.compiler.multicore.credits import links_of
 from mapper.compiler.multicore.job import ChipPlan, CorePlan, MacroPiece, Whole, nearest
-from mapper.compiler.multicore.lines import CutOfPiece, order_tiles
+from mapper.compiler.multicore.line_buffers.lines import CutOfPiece, order_tiles
+from mapper.compiler.multicore.line_buffers.rings import RingNeed
 from mapper.compiler.multicore.received import planes_of
-from mapper.compiler.multicore.rings import RingNeed
 from mapper.compiler.multicore.rooms import Room, place_rooms
 from mapper.compiler.multicore.slices import Sliced
 from mapper.compiler.numerics.windows import GROUP

@@ -13,7 +13,7 @@ from mapper.compiler.memory.planner import (
 )
 from mapper.compiler.multicore.areas import Homes
 from mapper.compiler.multicore.job import CompileJob, Whole
-from mapper.compiler.multicore.lines import lines_of
+from mapper.compiler.multicore.line_buffers.lines import lines_of
 from mapper.compiler.multicore.period import taken_rows
 from mapper.compiler.multicore.slices import slice_macro
 from mapper.compiler.program.inputs import Span, constants_of

@@ -18,7 +18,7 @@ from mapper.compiler.codegen.searches import CutSearches
 from mapper.compiler.log import CompileLog
 from mapper.compiler.multicore.costs import KnownCosts, PartCosts
 from mapper.compiler.multicore.job import CompileJob, Made, Whole, ports_of
-from mapper.compiler.multicore.lines import lines_of
+from mapper.compiler.multicore.line_buffers.lines import lines_of
 from mapper.compiler.multicore.period import Grouped, Line, Way, taken_rows, turns
 from mapper.compiler.multicore.placement import PRESETS
 from mapper.compiler.multicore.room import require_room_on_several

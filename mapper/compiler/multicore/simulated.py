@@ -13,7 +13,7 @@ from chipsim.npu.mesh.report import chip_report
 from chipsim.npu.mesh.run import MeshTimes, run_mesh
 from mapper.compiler.log import CompileLog
 from mapper.compiler.multicore.job import CompileJob, Made, Whole
-from mapper.compiler.multicore.lines import Lines
+from mapper.compiler.multicore.line_buffers.lines import Lines
 from mapper.compiler.multicore.meshed import HostSide, mesh_chip
 from mapper.compiler.multicore.period import Grouped
 from mapper.compiler.multicore.placement import cores_of

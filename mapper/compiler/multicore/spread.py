@@ -26,7 +26,7 @@ from mapper.compiler.memory.padding import NO_BORDERS, borders_of
 from mapper.compiler.memory.planner import PlannedMaps, log_memory, memory_use, plan_memory
 from mapper.compiler.memory.regions import have_common
 from mapper.compiler.multicore.job import ChipPlan, CompileJob, MacroPiece, Made, Whole
-from mapper.compiler.multicore.lines import CutOfPiece, Lines, narrow_cut
+from mapper.compiler.multicore.line_buffers.lines import CutOfPiece, Lines, narrow_cut
 from mapper.compiler.multicore.plan import plan_cores
 from mapper.compiler.multicore.received import result_functions
 from mapper.compiler.partition.hostwork import host_cycles

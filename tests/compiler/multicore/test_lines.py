@@ -24,9 +24,9 @@ from mapper.compiler.log import CompileLog
 from mapper.compiler.multicore import plan, spread
 from mapper.compiler.multicore.areas import Homes
 from mapper.compiler.multicore.job import CompileJob, MacroPiece, Made, Whole
-from mapper.compiler.multicore.lines import lines_of
+from mapper.compiler.multicore.line_buffers.lines import lines_of
+from mapper.compiler.multicore.line_buffers.rings import Access, TiledPart, ring_needs, sequence
 from mapper.compiler.multicore.period import taken_rows
-from mapper.compiler.multicore.rings import Access, TiledPart, ring_needs, sequence
 from mapper.compiler.multicore.slices import can_split_blocks
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.links import Place

@@ -16,7 +16,7 @@ from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.multicore.areas import Homes
 from mapper.compiler.multicore.cores import ChipState
 from mapper.compiler.multicore.job import Whole
-from mapper.compiler.multicore.rings import (
+from mapper.compiler.multicore.line_buffers.rings import (
     Access,
     RingNeed,
     TiledPart,
