@@ -272,11 +272,12 @@ def _micro_ops(window: Window, where: Products, part: KernelPart, taps: int) -> 
     ]
     blocks = []
     for ob in where.blocks:
-        span, stored = kernels.spans[ob], words.spans[ob]
+        span = kernels.spans[ob]
         some = piece.blocks.meet(span)
-        if some.size > 0:
+        if some.size > 0:  # else its weights may not have arrived yet
+            word, stored = words.first[ob], words.spans[ob]
             bias = ob * kernels.lanes
-            blocks.append(_Sums(where.sum(ob), bias, some, span.first, words.first[ob], stored))
+            blocks.append(_Sums(where.sum(ob), bias, some, span.first, word, stored))
     tap = (taps if depthwise else 0, words.each)
     found = _products(
         tuple(places), tuple(blocks), begins, (piece.blocks.first, block_step), tap,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES
@@ -49,3 +51,12 @@ def test_cycles_of_a_stream() -> None:
     assert tile_stream(macro, parts, DUAL) == (cycles, cycles)
     (small,) = compiled(layer(16, 32, 32, SAME), DUAL, bits=16).compiled.macros
     assert tile_stream(small, whole, DUAL) == (0, 0)
+
+
+@pytest.mark.parametrize(("side", "channels"), [(3, 128), (8, 256)])
+def test_weights_of_groups_are_requested_with_their_input(side: int, channels: int) -> None:
+    """Each load has the input of some groups, and the weights of their output blocks alone."""
+    build = Builder(side, side, channels, seed=1)
+    build.end(build.relu(build.conv(build.input, channels, SAME, groups=channels // 32)))
+    made = exact(build, compiled(build, replace(NPU_SHAPES["npu"], weight_words=64)))
+    assert requested(made) > 0
