@@ -62,7 +62,7 @@ def layer_row(
     start, end = (getattr(run.timeline, name)[own] for name in ("start", "end"))
     units = run.units[own]
     first, last = int(start.min(initial=0)), int(end.max(initial=0))
-    before = int(run.timeline.end[: own.min(initial=0)].max(initial=0))
+    before = int(run.timeline.end[: own[0] if own.size else 0].max(initial=0))
     output = macro.output
     return {
         "nodes": list(macro.sources),
