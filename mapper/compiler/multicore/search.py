@@ -195,28 +195,36 @@ class _Search:
         self._costs = KnownCosts()
         self.job = self.job._replace(searches=CutSearches(plan.breadth))
         found: Ran = []
-        with suppress(DoesNotFitError):
+        short: DoesNotFitError | None = None
+        try:
             require_room_on_several(self.job, self.chip)
             found = self._of_whole_maps(plan)
-        *others, last = LINES
-        for way in others:
+        except DoesNotFitError as error:
+            short = error
+        for way in LINES:
             found = found or self.ran or self._kept(self.cuts_or_none(way, plan.tries))
-        return found or self.ran or self._kept(self._cuts(last, plan.tries))
+        if not found and short is not None:
+            raise short
+        return found
 
     def _of_whole_maps(self, plan: SearchPlan) -> Ran:
-        """Return the simulated cuts for cores that store whole maps; none if none fits."""
+        """Return the simulated cuts for cores that store whole maps.
+
+        Raises `DoesNotFitError` if none fits.
+        """
         first, *others = plan.ways
         begin = time.monotonic()
         found = self._kept(self.cuts_or_none(first, plan.tries))
-        if time.monotonic() - begin > WORTH:
+        if others and time.monotonic() - begin > WORTH:
             count = min(len(others), all_cores(), max(1, available_bytes() // peak_rss_bytes()))
             found += self._at_once(others, plan.tries, count)
         else:
             for way in others:
                 found += self._kept(self.cuts_or_none(way, plan.tries))
-        for way in SHORT:
+        *short, last = SHORT
+        for way in short:
             found = found or self.ran or self._kept(self.cuts_or_none(way, plan.tries))
-        return found
+        return found or self.ran or self._kept(self._cuts(last, plan.tries))
 
     def _on_fewer_cores(self, cuts: Ran, way: Way) -> Ran:
         """Return cuts for half of the cores, repeatedly, while a port of the host is the bottleneck

@@ -103,6 +103,11 @@ def test_several_processes_find_the_same(
     assert bytes_of(found) == bytes_of(alone)
 
 
+def test_a_single_way_needs_no_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "WORTH", 0.0)
+    assert cuts(made(effort="fast")) > 0
+
+
 @pytest.mark.heavy
 def test_programs_of_another_process_are_generated_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last way is tried in another process; its last cut is taken to be the best."""
