@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
+
 from chipsim.chip.model import Chip
 from mapper.compiler.ir.node import Conv, Requantise
+from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import (
     PlannedMaps,
     blocks_of,
@@ -66,7 +70,10 @@ def require_room_on_several(job: CompileJob, chip: Chip, lines: bool = False) ->
     whole, lanes = Whole.of(job), job.shape.columns
     homes = Homes(whole.places, lanes)
     cores = min(chip.usable_count, job.settings.cores or chip.usable_count)
-    columns = lines_of(whole, job.shape, cores).columns if lines else {}
+    columns: Mapping[tuple[int, Tensor], int] = {}
+    if lines:
+        with suppress(DoesNotFitError):  # parts of typical size have no tile: only whole maps fit
+            columns = lines_of(whole, job.shape, cores).columns
 
     def taken(number: int, rows: Span) -> int:
         """Return the vectors of the inputs of some rows of a layer."""

@@ -21,21 +21,23 @@ from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.ir.node import Add, Pool, Upsample, Window
 from mapper.compiler.ir.tensor import Pad
 from mapper.compiler.log import CompileLog
-from mapper.compiler.multicore import plan, spread
+from mapper.compiler.multicore import plan, room, search, spread
 from mapper.compiler.multicore.areas import Homes
 from mapper.compiler.multicore.job import CompileJob, MacroPiece, Made, Whole
 from mapper.compiler.multicore.line_buffers.lines import lines_of
 from mapper.compiler.multicore.line_buffers.rings import Access, TiledPart, ring_needs, sequence
 from mapper.compiler.multicore.period import taken_rows
 from mapper.compiler.multicore.slices import can_split_blocks
+from mapper.compiler.pipeline import compile_model
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.links import Place
+from mapper.compiler.settings import CompileSettings
 from mapper.compiler.tiling.tiles import extent_of
 from mapper.errors import CheckFailedError, DoesNotFitError
 from tests.compiler.multicore.overwrites import overwrites
 from tests.compiler.multicore.test_programs import CHIP, HOW, checked, folder, parted, with_program
-from tests.compiler.networks import SAME, Builder
-from tests.compiler.programs import DUAL, SHAPE
+from tests.compiler.networks import SAME, Builder, residual
+from tests.compiler.programs import DUAL, SHAPE, source_of
 
 pytestmark = pytest.mark.jit
 CASES = {"8": (SHAPE, 8, CHIP), "16": (DUAL, 16, CHIP)}
@@ -284,3 +286,19 @@ def test_sequence_and_needs_by_hand() -> None:
     needs = ring_needs([first, second], order, {"x on 0": 6, "y on 1": 6}, frozenset(["x"]))
     assert needs["x on 0"].least == 1
     assert needs["y on 1"].least == 3
+
+
+def test_whole_maps_fit_where_a_part_of_typical_size_has_no_tile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As of a convolution of windows with a pooling after it, cut in the middle."""
+
+    def refused(*_: object) -> None:
+        raise DoesNotFitError("not even one pixel fits")
+
+    for module in (room, search):
+        monkeypatch.setattr(module, "lines_of", refused)
+    source, samples = source_of(residual())
+    how, chip = CompileSettings(method="minmax", min_signal=-100), Chip("mesh", 2, 2)
+    shape = replace(SHAPE, map_vectors=256)  # the check of the demand skips smaller models
+    assert len(compile_model(source, shape, samples, how, chip=chip).codes) > 1
