@@ -64,7 +64,7 @@ class Emitter(ProgramBuilder):
     def emit_in_order(
         self, macros: Sequence[Macro], cuts: Sequence[Cut], order: Sequence[int]
     ) -> None:
-        """Emit tiles of several macro nodes in turn, from the left to the right of their maps.
+        """Emit alternating tiles of several macro nodes, from the left to the right of their maps.
 
         order : macro node of each tile
         """

@@ -22,20 +22,22 @@ from mapper.compiler.ir.node import Add, Pool, Upsample, Window
 from mapper.compiler.ir.tensor import Pad
 from mapper.compiler.log import CompileLog
 from mapper.compiler.multicore import plan, room, search, spread
-from mapper.compiler.multicore.areas import Homes
-from mapper.compiler.multicore.job import CompileJob, MacroPiece, Made, Whole
+from mapper.compiler.multicore.job import CompileJob, Made, Whole
 from mapper.compiler.multicore.line_buffers.lines import lines_of
 from mapper.compiler.multicore.line_buffers.rings import Access, TiledPart, ring_needs, sequence
-from mapper.compiler.multicore.period import taken_rows
-from mapper.compiler.multicore.slices import can_split_blocks
 from mapper.compiler.pipeline import compile_model
 from mapper.compiler.program.inputs import Span
-from mapper.compiler.program.links import Place
 from mapper.compiler.settings import CompileSettings
-from mapper.compiler.tiling.tiles import extent_of
 from mapper.errors import CheckFailedError, DoesNotFitError
 from tests.compiler.multicore.overwrites import overwrites
-from tests.compiler.multicore.test_programs import CHIP, HOW, checked, folder, parted, with_program
+from tests.compiler.multicore.test_programs import (
+    CHIP,
+    HOW,
+    checked,
+    folder,
+    placed_anywhere,
+    with_program,
+)
 from tests.compiler.networks import SAME, Builder, residual
 from tests.compiler.programs import DUAL, SHAPE, source_of
 
@@ -44,23 +46,10 @@ CASES = {"8": (SHAPE, 8, CHIP), "16": (DUAL, 16, CHIP)}
 
 
 def in_lines(seed: int, job: CompileJob, chip: Chip, log: CompileLog) -> Made:
-    """Split layers randomly, and place the parts on random cores, all with line buffers."""
-    rng, macros, columns = np.random.default_rng(seed), job.partition.macros, job.shape.columns
-    whole = Whole.of(job)
+    """Distribute a model randomly, all parts with line buffers."""
     places = spread.usable_places(chip)
-    placed: list[tuple[MacroPiece, Place]] = []
-    rows = taken_rows(whole, Homes(job.places, columns), columns)
-    for number, macro in enumerate(macros):
-        extent = extent_of(macro, job.shape)
-        units = -(-extent.blocks // extent.share)
-        blocks = parted(units, rng) if can_split_blocks(macro) else [Span(0, units)]
-        for y in parted(rows[number].size, rng):
-            for b in blocks:
-                high = Span(y.first + rows[number].first, y.stop + rows[number].first)
-                wide = Span(b.first * extent.share, min(b.stop * extent.share, extent.blocks))
-                where = places[int(rng.integers(len(places)))]
-                placed.append((MacroPiece(number, high, wide), where))
-    lines = lines_of(whole, job.shape, len(places))
+    lines = lines_of(Whole.of(job), job.shape, len(places))
+    placed = placed_anywhere(seed, job, chip)
     return spread.on_cores(job, placed, places[: 1 + seed % 3], log, lines)
 
 

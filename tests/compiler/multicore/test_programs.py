@@ -50,8 +50,8 @@ def parted(length: int, rng: np.random.Generator) -> list[Span]:
     return [Span(int(a), int(b)) for a, b in pairwise(cuts)]
 
 
-def anywhere(seed: int, job: CompileJob, chip: Chip, log: CompileLog) -> Made:
-    """Split layers randomly, place parts on random cores, and use one to three host ports."""
+def placed_anywhere(seed: int, job: CompileJob, chip: Chip) -> list[tuple[MacroPiece, Place]]:
+    """Split layers randomly, and place the parts on random cores."""
     rng, macros, columns = np.random.default_rng(seed), job.partition.macros, job.shape.columns
     whole = Whole.of(job)
     places = module.usable_places(chip)
@@ -67,7 +67,13 @@ def anywhere(seed: int, job: CompileJob, chip: Chip, log: CompileLog) -> Made:
                 wide = Span(b.first * extent.share, min(b.stop * extent.share, extent.blocks))
                 where = places[int(rng.integers(len(places)))]
                 placed.append((MacroPiece(number, high, wide), where))
-    return module.on_cores(job, placed, places[: 1 + seed % 3], log)
+    return placed
+
+
+def anywhere(seed: int, job: CompileJob, chip: Chip, log: CompileLog) -> Made:
+    """Distribute a model randomly, with one to three host ports."""
+    ports = module.usable_places(chip)[: 1 + seed % 3]
+    return module.on_cores(job, placed_anywhere(seed, job, chip), ports, log)
 
 
 def folder(

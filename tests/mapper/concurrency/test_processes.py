@@ -1,4 +1,4 @@
-"""Functions in processes of their own: results, deaths, and the end of the processes."""
+"""Functions in separate processes: results, deaths, and the end of the processes."""
 
 from __future__ import annotations
 
