@@ -76,7 +76,9 @@ def _stored(folder: CompiledFolder, place: tuple[int, int]) -> list[CompleteMap]
     ends = {
         one["map"]: int(one["end"][at]) for one in folder.manifest["layers"] if one["map"] in maps
     }
-    cells = {name: vectors_in(maps[name]) for name in ends}
+    written = [name for one in folder.manifest["functions"] for name in one["inputs"]]
+    names = [*ends, *(name for name in written if name in maps)]
+    cells = {name: vectors_in(maps[name]) for name in names}
     owners = {name: one["owner"] for name, one in maps.items()}
     return stored_maps(list(ends.items()), owners, cells)
 

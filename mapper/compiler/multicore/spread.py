@@ -53,9 +53,11 @@ def refusal(job: CompileJob, cores: int) -> str:
     if any(tensor.type == "int32" and owner(tensor) is not tensor for tensor in job.places):
         return "32-bit sums are concatenated or split"
     taken = {tensor for macro in job.partition.macros for tensor in macro.inputs}
+    made = {owner(tensor) for macro in job.partition.macros for tensor in macro.outputs}
     for tensor, place in job.places.items():
         beside = place.columns == 1 and tensor.width < place.owner.width
-        if beside and tensor in taken:  # whole rows are sent, and parts may depend on each other
+        # whole rows are sent, and parts that cores compute may depend on each other
+        if beside and tensor in taken and place.owner in made:
             return f"a layer reads {tensor.name!r}, which is next to other maps in the same rows"
     for tensor in whole.written:
         if not any(have_common(tensor, one, job.places) for one in taken):

@@ -111,6 +111,22 @@ def test_parts_of_a_concatenation_that_nothing_reads(tmp_path: Path) -> None:
     assert {one.differences for one in outcome.compared} == {0}
 
 
+@pytest.mark.parametrize("cores", [1, None])
+def test_columns_of_maps_that_the_host_joins(cores: int | None, tmp_path: Path) -> None:
+    """Layers read some columns of a map whose parts the host writes next to each other."""
+    nodes = [
+        conv("x a", "c"), node("Asinh", "c", "s"), node("Asinh", "s", "t"),
+        node("Concat", "s t", "u", axis=3), node("Split", "u", "v w", axis=3),
+        conv("v b", "d"), conv("w a", "e"), node("Add", "d e", "f"), node("Relu", "f"),
+    ]  # fmt: skip
+    found, samples, _ = compiled(nodes, tmp_path, cores=cores)
+    assert found.is_spread == (cores is None)
+    assert any(one["name"] == "u" for one in found.manifest["maps"])
+    verify_compiled(found)
+    outcome = simulate(found, samples, threads=1, check=True)
+    assert {one.differences for one in outcome.compared} == {0}
+
+
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_the_host_bounds_the_period(tmp_path: Path) -> None:

@@ -258,7 +258,8 @@ class CompleteMap(NamedTuple):
     """A feature map that must be complete at the end of a layer.
 
     end : first instruction after the layer
-    cells : vectors of the map; joined : written by several layers, a part by each
+    cells : vectors of the map
+    joined : several layers, or the host, write a part each
     """
 
     name: str
@@ -309,7 +310,7 @@ class Layers:
 
 
 def joined(name: str, owners: dict[str, str | None], cells: dict[str, Cells]) -> bool:
-    """Return whether a map contains others of its region that layers store separately."""
+    """Return whether a map contains others of its region that are written separately."""
     region = owners[name] or name
     mine = cells[name]
     return any(
@@ -327,6 +328,7 @@ def stored_maps(
     """Return the feature maps that layers store.
 
     names : feature maps and the ends of their layers, in any order
-    owners : owner of the region of each map; cells : vectors of the maps of layers
+    owners : owner of the region of each map
+    cells : vectors of the maps that layers or the host write
     """
     return [CompleteMap(name, end, cells[name], joined(name, owners, cells)) for name, end in names]
