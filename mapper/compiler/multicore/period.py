@@ -37,6 +37,8 @@ from mapper.errors import DoesNotFitError
 
 PERIOD_ACCURACY = 1.005
 """Relative accuracy of the shortest period."""
+MOST_STRIPS = 64
+"""Maximum strips of a layer that is cut by output blocks, whose weights each strip repeats."""
 MOST_PERIODS = 64  # maximum period, as a multiple of the lower bound
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 """Numbers of units of a layer that are measured."""
@@ -81,6 +83,8 @@ class Line:
 
     rows : rows of each layer that are read, before upsampling
     whole : True for layers whose rows must stay on one core
+    strips : strips of rows of each layer; a layer that is cut by output blocks has several if a
+        core cannot store the input of all rows
     """
 
     def __init__(self, costs: PartCosts, rows: Sequence[Span], cores: int, way: Way) -> None:
@@ -91,6 +95,9 @@ class Line:
         ]
         self.by_rows = [self._is_cut_by_rows(number) for number in range(len(rows))]
         self.factors = np.ones(len(rows))  # actual cycles / measured cycles, by layer
+        self.strips = [1] * len(rows)
+        for number in range(len(rows)):
+            self._choose_strips(number)
 
     def _is_cut_by_rows(self, number: int) -> bool:
         """Return whether a layer is cut by rows. Rows repeat the weights, so a layer with large
@@ -104,8 +111,28 @@ class Line:
         words = self.costs.words(number)
         return self.way.blocks * words <= self.costs.shape.weight_words
 
+    def _choose_strips(self, number: int) -> None:
+        """Choose the fewest strips of a layer, at most `MOST_STRIPS`, of which a part fits."""
+        if self.by_rows[number] or self.whole[number]:
+            return
+        for strips in range(1, min(MOST_STRIPS, self.rows[number].size) + 1):
+            self.strips[number] = strips
+            with suppress(DoesNotFitError):
+                self.costs.of(self.piece(number, *self._unit(number, strips // 2)))
+                return
+        self.strips[number] = 1
+
+    def _unit(self, number: int, strip: int) -> tuple[int, int]:
+        """Return the first unit of a strip, and its end."""
+        first = strip * self._units(number, by_rows=False)
+        return first, first + 1
+
     def units(self, number: int) -> int:
-        """Return the rows of a layer, or its output blocks if it is cut by blocks."""
+        """Return the rows of a layer, or the output blocks of all strips if it is cut by blocks."""
+        return self.strips[number] * self._units(number, self.by_rows[number])
+
+    def each(self, number: int) -> int:
+        """Return the units of a layer that may be in one part: those of a strip."""
         return self._units(number, self.by_rows[number])
 
     def _units(self, number: int, by_rows: bool) -> int:
@@ -115,15 +142,25 @@ class Line:
         return -(-extent.blocks // extent.share)
 
     def piece(self, number: int, first: int, stop: int) -> MacroPiece:
-        """Return a range of units of a layer as a piece."""
+        """Return a range of units of a layer as a piece.
+
+        Raises `DoesNotFitError` if it is in several strips.
+        """
         extent = extent_of(self.costs.macros[number], self.costs.shape)
         if self.by_rows[number]:
             top = self.rows[number].first
             rows = self.rows[number] if self.whole[number] else Span(top + first, top + stop)
             return MacroPiece(number, rows, Span(0, extent.blocks))
-        share = extent.share
-        blocks = Span(first * share, min(stop * share, extent.blocks))
-        return MacroPiece(number, self.rows[number], blocks)
+        share, each = extent.share, self.each(number)
+        strip, first = divmod(first, each)
+        stop -= strip * each
+        if stop > each:
+            raise DoesNotFitError(f"{self.costs.macros[number].label}: a part is in two strips")
+        rows, strips = self.rows[number], self.strips[number]
+        ends = [rows.first + rows.size * one // strips for one in (strip, strip + 1)]
+        return MacroPiece(
+            number, Span(*ends), Span(first * share, min(stop * share, extent.blocks))
+        )
 
     def learn(self, made: Grouped, cycles: Sequence[float]) -> None:
         """Raise the factors of layers that took longer than measured. cycles : cycles per group"""
@@ -162,7 +199,7 @@ class Line:
     def _whole(self, number: int) -> int:
         """Estimate the total cycles of a layer that is split over all cores."""
         units = self.units(number)
-        size = max(1, units // self.cores)
+        size = min(max(1, units // self.cores), self.each(number))
         try:
             return self.cost(number, size).cycles * units // size
         except DoesNotFitError:
@@ -174,10 +211,11 @@ class Line:
 
         Raises `DoesNotFitError` if they do not fit in a core.
         """
-        units = self.units(number)
+        units = self.each(number)
+        strip = units * (self.strips[number] // 2)
 
         def measured(count: int) -> PartCost:
-            first = (units - count) // 2
+            first = strip + (units - count) // 2
             found = self.costs.of(self.piece(number, first, first + count))
             return found._replace(cycles=math.ceil(found.cycles * self.factors[number]))
 
@@ -205,7 +243,8 @@ class Line:
     def _needs(self, number: int) -> NDArray[np.float64]:
         """Return the number of cores that a layer needs per resource, in the largest parts."""
         units = self.units(number)
-        for size in (units, *reversed([one for one in SIZES if one < units])):
+        each = self.each(number)
+        for size in (each, *reversed([one for one in SIZES if one < each])):
             with suppress(DoesNotFitError):
                 cost = self.cost(number, size)
                 found = np.array(shares(cost, self.costs.shape, max(1, cost.cycles)))
@@ -250,7 +289,9 @@ class Line:
                 return False
             return bool((np.array(shares(cost, self.costs.shape, period)) <= room).all())
 
-        low, high = 0, units - first + 1
+        each = self.each(layer)
+        left = min(units - first, each - first % each)
+        low, high = 0, left + 1
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if fits(middle) else (low, middle)

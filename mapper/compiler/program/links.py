@@ -339,9 +339,13 @@ def _gives(one: Credit, step: Step) -> Step:
     return Step("LOAD", made, step.macro, tile=step.tile)
 
 
+class StreamsError(DoesNotFitError):
+    """A core communicates with too many others: layers next to each other have too many parts."""
+
+
 def require_streams(place: Place, count: int, most: int) -> None:
     if count > most:
-        raise DoesNotFitError(
+        raise StreamsError(
             f"core ({place[0]}, {place[1]}): {count} streams needed for data and credits of other "
             f"cores, a core has {most}; use more or larger cores"
         )

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from chipsim.chip.model import Chip
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.artifacts.manifest import Target
+from mapper.compiler.artifacts.simulate import simulate
+from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.compiled import Compiled
 from mapper.compiler.multicore import search, simulated
 from mapper.compiler.multicore.search import PLANS
@@ -16,13 +21,17 @@ from mapper.compiler.settings import CompileSettings, SearchEffort
 from mapper.concurrency.processes import Calls
 from mapper.errors import UsageError
 from tests.compiler.networks import Builder, residual
-from tests.compiler.programs import SHAPE, source_of
+from tests.compiler.programs import SHAPE, folder_of, source_of
 
 pytestmark = pytest.mark.jit
 
 
+LIMITS = {"method": "minmax", "min_signal": -100, "max_loss": 100}
+HOW = CompileSettings(**LIMITS)  # type: ignore[arg-type]
+
+
 def made(**settings: object) -> Compiled:
-    how = {"method": "minmax", "min_signal": -100, "max_loss": 100} | settings
+    how = LIMITS | settings
     source, samples = source_of(residual())
     found = CompileSettings(**how)  # type: ignore[arg-type]
     return compile_model(source, SHAPE, samples, found, chip=Chip("mesh", 2, 2))
@@ -139,6 +148,26 @@ def test_fewer_cores_are_used_where_they_are_faster(monkeypatch: pytest.MonkeyPa
     other = compile_model(source, SHAPE, samples, how, chip=chip)
     assert len(found.codes) < len(other.codes)
     assert period(found) < 0.95 * period(other)
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
+def test_a_layer_is_cut_by_rows_and_by_output_blocks() -> None:
+    """A core can store neither all weights of the second layer, nor all rows of its input."""
+    build = Builder(20, 20, 16)
+    build.end(build.conv(build.relu(build.conv(build.input, 64)), 64))
+    small = NpuShape("small", map_vectors=1024, weight_words=64, instructions=1 << 16)
+    chip = Chip("mesh", 5, 5)
+    source, samples = source_of(build)
+    found = compile_model(source, small, samples, HOW, chip=chip)
+    folder = folder_of(found, Target(chip, small, HOW))
+    (end,) = {one["name"] for one in folder.manifest["host_maps"]}
+    maps = [one for one in folder.manifest["maps"] if one["whole"] == [1, 20, 20, 64]]
+    rows = Counter(tuple(one["rows"]) for one in maps if one["name"] != end)
+    assert len(rows) > 1 and max(rows.values()) > 1
+    outcome = simulate(folder, samples.x, threads=1, check=True)
+    assert {one.differences for one in outcome.compared} == {0}
+    verify_compiled(folder)
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("inf"), float("nan")])

@@ -11,6 +11,7 @@ from mapper.compiler.multicore.job import MacroPiece
 from mapper.compiler.multicore.period import Grouped, Line
 from mapper.compiler.multicore.tries import Tried, best_of, tried
 from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.links import StreamsError
 from mapper.errors import DoesNotFitError
 
 
@@ -73,6 +74,16 @@ def test_cuts_that_do_not_fit_are_tried_with_longer_periods() -> None:
     with pytest.raises(DoesNotFitError, match="streams"):
         tried(line, refuses)
     assert len(line.least) == tries.REFUSED + 1
+
+
+def test_too_many_parts_are_tried_with_much_longer_periods() -> None:
+    def run(_: Grouped) -> Tried[str]:
+        raise StreamsError("streams")
+
+    line = Fake(range(9))
+    with pytest.raises(DoesNotFitError, match="streams"):
+        tried(line, run)
+    assert line.least[:2] == [0, pytest.approx(100 * tries.MUCH_LONGER)]
 
 
 def test_the_shortest_period_wins_unless_a_close_one_has_lower_latency() -> None:

@@ -39,6 +39,7 @@ from mapper.compiler.tiling.tiles import (
     spans_of,
     tiles_of,
 )
+from mapper.errors import DoesNotFitError
 
 CutOfPiece = Callable[[int, Macro], Cut]
 """Return the tile sizes of a part of a layer, given by the index of its macro node."""
@@ -141,14 +142,11 @@ def lines_of(whole: Whole, shape: NpuShape, cores: int, links: int = 8) -> Lines
     owners: dict[tuple[int, Tensor], int] = {}
     every: set[Tensor] = {homes.of(one).owner for one in whole.written}
     for number, macro in enumerate(whole.macros):
-        extent = extent_of(macro, shape)
-        rows = -(-extent.rows // each)
-        first = (extent.rows - rows) // 2
-        made = slice_macro(macro, Span(first, first + rows), Span(0, extent.blocks), shape.columns)
+        made, width = _typical(macro, shape, each)
         of = {one.part: homes.of(one.whole).owner for one in made.inputs}
         owners |= {(number, owner): owner.width for owner in of.values()}
         every |= {*of.values(), *(homes.of(one.whole).owner for one in made.outputs)}
-        widths.append(_width(made.macro, shape))
+        widths.append(width)
         tiles = tiles_of(made.macro, narrow_cut(made.macro, shape, widths[-1]), shape, True)
         regions = {part: (number, owner) for part, owner in of.items()}
         parts.append(_tiled(number, made, tiles, homes, regions))
@@ -161,6 +159,26 @@ def lines_of(whole: Whole, shape: NpuShape, cores: int, links: int = 8) -> Lines
         if homes.can_wrap(key[1], whole.tensors)
     }
     return Lines(columns, widths, links)
+
+
+def _typical(macro: Macro, shape: NpuShape, cores: int) -> tuple[Slice, int]:
+    """Return a part of a layer and the most columns of its tiles: an equal share of its rows, or
+    less if no tile of it fits.
+
+    cores : number of cores that share the layer
+    Raises `DoesNotFitError` if not even a row has a tile.
+    """
+    extent = extent_of(macro, shape)
+    rows = -(-extent.rows // cores)
+    while True:
+        first = (extent.rows - rows) // 2
+        made = slice_macro(macro, Span(first, first + rows), Span(0, extent.blocks), shape.columns)
+        try:
+            return made, _width(made.macro, shape)
+        except DoesNotFitError:  # headers of windows are limited per part
+            if rows == 1:
+                raise
+        rows = -(-rows // 2)
 
 
 def _tiled(
