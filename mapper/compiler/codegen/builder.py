@@ -195,6 +195,19 @@ class ProgramBuilder:
             [Touch("FM", np.arange(source, source + vectors))],
             [Touch(name, np.arange(first, first + words))],
         )  # fmt: skip
+        self._stream_last()
+
+    def _stream_last(self) -> None:
+        """Move a request for weights behind the last step, if no unit works in between: on the path
+        to external memory that step would wait for all words; the next product needs the first."""
+        if self.shape.map_vectors:
+            return
+        steps = self.steps
+        at = len(steps) - 2
+        while at > 0 and steps[at].instruction.op == "CTRL":
+            at -= 1
+        if steps[at].instruction.kind == "WSTREAM" and steps[at].tile == self.tile:
+            steps.append(steps.pop(at))
 
     def set_distance(self, unit: str, **distances: int) -> None:
         """Set the distances of pairs that a unit reads or writes, unless they are set already."""

@@ -38,7 +38,7 @@ class Words(NamedTuple):
 
     first : first word of each output block
     spans : input blocks whose words each has; part : rows and columns of the kernel
-    each : words per product: 2 for 16-bit inputs
+    step : words from a product of a block to its next one, by output block
     cells : all addresses, if they are loaded from the host
     fresh : they may still be in transit
     """
@@ -46,7 +46,7 @@ class Words(NamedTuple):
     first: Mapping[int, int]
     spans: Mapping[int, Span]
     part: KernelPart
-    each: int
+    step: Mapping[int, int]
     cells: NDArray[np.int64] | None = None
     fresh: bool = False
 
@@ -59,7 +59,7 @@ class Words(NamedTuple):
         """Return the weight word of a kernel position and an input block."""
         span = self.spans[output]
         at = self.place(ky, kx) * span.size + block - span.first
-        return self.first[output] + at * self.each
+        return self.first[output] + at * self.step[output]
 
     def apart(self, output: int) -> int:
         """Return the number of words from an output block to the next."""
@@ -94,9 +94,14 @@ class Kernels(NamedTuple):
         """Number of kernel positions."""
         return self.kernel[0] * self.kernel[1]
 
-    def bring(self, core: ProgramBuilder, outputs: Span, blocks: Span, part: KernelPart) -> Words:
+    def bring(
+        self, core: ProgramBuilder, outputs: Span, blocks: Span, part: KernelPart, paired: bool
+    ) -> Words:
         """Return the words of some output blocks for some input blocks and a part of the kernel;
-        load them if they come from the host and are not in memory."""
+        load them if they come from the host and are not in memory.
+
+        paired : products use the words of two output blocks at once, which then alternate
+        """
         if self.static is not None:
             return self.static
         spans = {ob: blocks.meet(self.spans[ob]) for ob in range(*outputs)}
@@ -104,13 +109,24 @@ class Kernels(NamedTuple):
         spans = {ob: span for ob, span in spans.items() if span.size > 0}
         if self.kind == "DEPTHWISE":
             part = KernelPart(Span(0, 1), Span(0, 1))  # words hold all positions of the kernel
-        chosen = {ob: self._some(ob, spans[ob], part) for ob in spans}
-        key = (core.number, outputs, blocks, part)
-        lies, fresh = core.streams.bring(core, key, lambda: np.concatenate(list(chosen.values())))
-        places, at = {}, lies.first
-        for ob, words in chosen.items():
-            places[ob], at = at, at + len(words)
-        return Words(places, spans, part, self.each, lies.cells, fresh)
+        size = 2 if paired else 1
+        firsts = range(outputs.first, outputs.stop, size)
+        groups = [[ob for ob in range(at, at + size) if ob in spans] for at in firsts]
+        chosen = [
+            np.stack([self._some(ob, spans[ob], part) for ob in group], 1)
+            for group in groups
+            if group
+        ]
+        key = (core.number, outputs, blocks, part, paired)
+        lies, fresh = core.streams.bring(
+            core, key, lambda: np.concatenate([one.reshape(-1, *one.shape[2:]) for one in chosen])
+        )
+        first, step, at = {}, {}, lies.first
+        for group, words in zip(filter(None, groups), chosen, strict=True):
+            for number, ob in enumerate(group):
+                first[ob], step[ob] = at + number, len(group) * self.each
+            at += words.shape[0] * words.shape[1]
+        return Words(first, spans, part, step, lies.cells, fresh)
 
     def _some(self, output: int, blocks: Span, part: KernelPart) -> NDArray[np.int64]:
         """Return the words of an output block in the order of `Words`."""
@@ -138,7 +154,7 @@ def place_kernels(tables: Tables, node: Node, label: str, dynamic: bool) -> Kern
     static = None
     if not dynamic:
         first = {at: tables.add_words(one, label) for at, one in enumerate(words)}
-        static = Words(first, spans, whole_kernel(operator.window), each)
+        static = Words(first, spans, whole_kernel(operator.window), dict.fromkeys(first, each))
     shift, stored = stored_bias(bias)
     return Kernels(
         kind, words, spans, static, tables.add_bias(stored, label),

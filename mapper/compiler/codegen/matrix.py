@@ -72,7 +72,8 @@ def convolution(core: ProgramBuilder, node: Node) -> Product:
         whole = whole_kernel(window)
         for one in plan.passes:
             for at, piece in enumerate(pieces):
-                words, inputs = _brought(core, node, kernels, work, one, piece)
+                paired = bool(plan.kernels) and not looped
+                words, inputs = _brought(core, node, kernels, work, one, piece, paired)
                 plain = [Edge(one, whole, kernels.bias)]
                 for edge in edges or plain:
                     part = piece.part.meet(edge.part)
@@ -110,16 +111,20 @@ def convolution(core: ProgramBuilder, node: Node) -> Product:
 
 def _brought(
     core: ProgramBuilder, node: Node, kernels: Kernels, work: TileWork, part: Pass,
-    piece: KernelPiece,
+    piece: KernelPiece, paired: bool,
 ) -> tuple[Words, Entries]:  # fmt: skip
     """Load the weights and inputs of some products and return where they are. If both use the same
     path to external memory, weights come last: products start with the first words of weights, but
-    need all inputs."""
+    need all inputs.
+
+    paired : see `Kernels.bring`
+    """
+    weights = work.tile.blocks, piece.blocks, piece.part, paired
     if core.shape.map_vectors:
-        words = kernels.bring(core, work.tile.blocks, piece.blocks, piece.part)
+        words = kernels.bring(core, *weights)
         return words, _load(core, node, part, piece)
     inputs = _load(core, node, part, piece)
-    return kernels.bring(core, work.tile.blocks, piece.blocks, piece.part), inputs
+    return kernels.bring(core, *weights), inputs
 
 
 def begin_sums(core: ProgramBuilder, kernels: Kernels, work: TileWork, looped: bool) -> int:
@@ -277,11 +282,11 @@ def _micro_ops(window: Window, where: Products, part: KernelPart, taps: int) -> 
         if some.size > 0:  # else its weights may not have arrived yet
             word, stored = words.first[ob], words.spans[ob]
             bias = ob * kernels.lanes
-            blocks.append(_Sums(where.sum(ob), bias, some, span.first, word, stored))
-    tap = (taps if depthwise else 0, words.each)
+            step = words.step[ob]
+            blocks.append(_Sums(where.sum(ob), bias, some, span.first, word, step, stored))
     found = _products(
-        tuple(places), tuple(blocks), begins, (piece.blocks.first, block_step), tap,
-        kernels.static is None,
+        tuple(places), tuple(blocks), begins, (piece.blocks.first, block_step),
+        taps if depthwise else 0, kernels.static is None,
     )  # fmt: skip
     return list(found)
 
@@ -289,8 +294,9 @@ def _micro_ops(window: Window, where: Products, part: KernelPart, taps: int) -> 
 class _Sums(NamedTuple):
     """Sums of an output block.
 
-    some : input blocks that are added; begins : the first one of all; word : address of the first
-        weight; stored : input blocks with weights
+    some : input blocks that are added; begins : the first one of all
+    word : address of the first weight; step : words from a product to the next
+    stored : input blocks with weights
     """
 
     first: int
@@ -298,24 +304,23 @@ class _Sums(NamedTuple):
     some: Span
     begins: int
     word: int
+    step: int
     stored: Span
 
 
 @lru_cache(KNOWN)
 def _products(
     places: tuple[tuple[int, int, int], ...], blocks: tuple[_Sums, ...], begins: int,
-    inputs: tuple[int, int], words: tuple[int, int], ordered: bool,
+    inputs: tuple[int, int], taps: int, ordered: bool,
 ) -> tuple[MicroOp, ...]:  # fmt: skip
     """Return micro-ops; parts of a layer on many cores have the same ones.
 
     places : of each kernel position: its number, its pixel, and its number among the weights
     begins : number of the kernel position that initialises sums
-    inputs : first input block, and distance of blocks; words : taps of a word of depthwise weights
-        or 0, and words per product
+    inputs : first input block, and distance of blocks; taps : of a word of depthwise weights, or 0
     ordered : in the order of the weights
     """
     found = []
-    taps, each = words
     for one in blocks:
         for c in range(*one.some):
             at, block = c - one.stored.first, (c - inputs[0]) * inputs[1]
@@ -323,7 +328,7 @@ def _products(
                 if taps:
                     wgt, tap = one.word + place // taps, place % taps
                 else:
-                    wgt, tap = one.word + (among * one.stored.size + at) * each, 0
+                    wgt, tap = one.word + (among * one.stored.size + at) * one.step, 0
                 init = int(c == one.begins and place == begins)
                 found.append(MicroOp(one.first, pixel + block, wgt, tap, one.bias, init))
     return tuple(sorted(found, key=lambda op: op.wgt) if ordered else found)

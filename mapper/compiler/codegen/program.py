@@ -38,7 +38,8 @@ from mapper.compiler.program.steps import Step, with_tokens
 from mapper.compiler.program.tables import MICRO_OPS, TableFullError
 from mapper.compiler.settings import Dual
 from mapper.compiler.stages import stage
-from mapper.compiler.tiling.onchip import CutChoice, Limits, chosen
+from mapper.compiler.tiling.onchip import Limits, chosen
+from mapper.compiler.tiling.tile_pipeline import CutChoice
 from mapper.compiler.tiling.tiles import Cut, fixed_cut
 from mapper.errors import DoesNotFitError
 

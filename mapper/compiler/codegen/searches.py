@@ -20,7 +20,8 @@ from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region
-from mapper.compiler.tiling.onchip import DEFAULT, Breadth, CutChoice, choices
+from mapper.compiler.tiling.onchip import DEFAULT, Breadth, choices
+from mapper.compiler.tiling.tile_pipeline import CutChoice
 
 Plane = tuple[int, int] | None
 

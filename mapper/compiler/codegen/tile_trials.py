@@ -21,7 +21,7 @@ from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.links import Target
 from mapper.compiler.program.steps import most_of
 from mapper.compiler.program.tables import Tables
-from mapper.compiler.tiling.onchip import TileCost
+from mapper.compiler.tiling.tile_pipeline import TileCost
 from mapper.compiler.tiling.tiles import Cut, Tile, spans_along, tiles_of
 from mapper.compiler.tiling.units import tile_cost
 

@@ -153,6 +153,20 @@ def test_weights_follow_the_inputs_over_a_shared_path() -> None:
     assert times.cycles == timeline.cycles
 
 
+def test_products_of_many_channels_do_not_wait_for_their_weights() -> None:
+    """On a core with external memory: micro-ops are loaded before the weights, the words of paired
+    output blocks arrive in turn, and wide tiles need few iterations of the outer loop."""
+    build = Builder(26, 26, 128)
+    build.end(build.conv(build.input, 128))
+    made = compiled(build, NPU_SHAPES["ref32"])
+    timeline = made.compiled.code.timeline
+    products = 26 * 26 // 2 * 9 * 4 * 4  # two at once
+    assert timeline.cycles < 1.2 * products
+    assert timeline.late.sum() < 0.02 * timeline.cycles
+    assert {one.differences for one in compared(build, made, frames=1)} == {0}
+    verify_compiled(made.folder)
+
+
 def test_words_of_dense_layers() -> None:
     build = Builder(6, 6, 40)
     a = build.conv(build.input, 48, Window((6, 6)))
