@@ -8,7 +8,6 @@ earliest end are chosen by following the tiles of all layers through the pipelin
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.tiling.streams import TileStream, tile_stream
+from mapper.compiler.tiling.tile_pipeline import CutChoice, Pipeline, TileCost
 from mapper.compiler.tiling.tiles import (
     Cut,
     Extent,
@@ -53,58 +53,8 @@ class Breadth(NamedTuple):
 DEFAULT = Breadth()
 
 
-class TileCost(NamedTuple):
-    """Cost of a tile: cycles per unit, instructions, and micro-ops.
-
-    loads : number of loads of its inputs; products start when the first one is complete
-    """
-
-    load: int
-    matrix: int
-    alu: int
-    store: int
-    loads: int
-    instructions: int
-    micro_ops: int
-
-
 Measure = Callable[[Tile, Cut], TileCost]
 """Return the cost of a tile; raises `DoesNotFitError` if a small memory is too small."""
-
-
-class CutChoice(NamedTuple):
-    """A cut, and the costs of its tiles, in order.
-
-    across : tiles with the same rows; needs : end of the input rows of each feature map, by tile
-    counted : total micro-ops, if tiles share many of them; 0 to sum them up
-    streams : cycles in which the weights of each tile arrive; empty if they stay in the core
-    """
-
-    cut: Cut
-    tiles: list[TileCost]
-    across: int
-    needs: list[tuple[int, ...]]
-    counted: int = 0
-    streams: tuple[int, ...] = ()
-
-    @property
-    def row_cycles(self) -> int:
-        """Cycles of a row of tiles, limited by the slowest unit for each tile."""
-        first = self.tiles[: self.across]
-        return sum(max(one.load, one.matrix, one.alu, one.store) for one in first)
-
-    @property
-    def instructions(self) -> int:
-        return sum(tile.instructions for tile in self.tiles)
-
-    @property
-    def micro_ops(self) -> int:
-        """Micro-ops of all kinds of tiles; twice per kind if both buffer halves are used."""
-        if self.counted:
-            return self.counted
-        times = Counter(map(id, self.tiles))
-        kinds = {id(tile): tile.micro_ops for tile in self.tiles}
-        return sum(min(2, times[kind]) * ops for kind, ops in kinds.items())
 
 
 def choices(
@@ -155,7 +105,8 @@ def choices(
 
     def estimate(cut: Cut) -> float:
         stream = tile_stream(macro, cut, shape)
-        return _estimate(cut, cuts[0], known, extent, around, stream)
+        work = _plane(cut, shape) / _plane(cuts[0], shape)
+        return _estimate(cut, cuts[0], known, extent, around, work, stream)
 
     ranked = sorted(cuts[1:], key=estimate)
     alike = [cut for cut in ranked if _even_tiles(cut, extent)][: breadth.equal]
@@ -262,80 +213,6 @@ class Limits(NamedTuple):
     lag: float = 0.0
 
 
-class Pipeline(NamedTuple):
-    """Times at which units and buffers become free after some layers.
-
-    rows : when each row of tiles is stored, by layer
-    shared : maps are in external memory
-    free : load, matrix, ALU and store
-    inputs, sums, results : when the last two tiles released their halves of the buffers
-    moved : cycles of all loads and stores, which share the path to external memory; 0 without
-        external memory
-    """
-
-    rows: tuple[tuple[int, ...], ...]
-    shared: bool = False
-    free: tuple[int, int, int, int] = (0, 0, 0, 0)
-    inputs: tuple[int, int] = (0, 0)
-    sums: tuple[int, int] = (0, 0)
-    results: tuple[int, int] = (0, 0)
-    moved: int = 0
-
-    @classmethod
-    def empty(cls, layers: int, shared: bool = False) -> Pipeline:
-        """Return the state before the first layer."""
-        return cls(((),) * layers, shared)
-
-    @property
-    def end(self) -> int:
-        """Time at which the last result has been stored."""
-        return max(self.free[3], self.moved)
-
-    def stop(
-        self, number: int, choice: CutChoice, sources: list[int], kept: Sequence[CutChoice]
-    ) -> Pipeline:
-        """Return the state after one more layer. A load waits for the matrix unit to release the
-        buffer half and for its input rows; the matrix unit waits for the ALU, the ALU for the
-        store.
-
-        sources : layers that compute its inputs; -1 for inputs of the model
-        """
-        load, matrix, alu, store = self.free
-        inputs, sums, results = self.inputs, self.sums, self.results
-        rows: list[int] = []
-        streams = choice.streams or (0,) * len(choice.tiles)
-        for tile, needs, stream in zip(choice.tiles, choice.needs, streams, strict=True):
-            there = max(
-                (
-                    self.rows[source][
-                        min((need - 1) // kept[source].cut.rows, len(self.rows[source]) - 1)
-                    ]
-                    for source, need in zip(sources, needs, strict=True)
-                    if source >= 0 and self.rows[source]
-                ),
-                default=0,
-            )
-            begin = max(load, inputs[0], there)
-            load = begin + tile.load
-            parts, products = max(1, tile.loads), max(tile.matrix, stream)
-            matrix = max(
-                max(matrix, begin + -(-tile.load // parts), sums[0]) + products,
-                load + products // parts,
-            )
-            inputs = (inputs[1], matrix)
-            alu = max(alu, matrix, results[0]) + tile.alu
-            sums = (sums[1], alu)
-            store = max(store, alu) + tile.store
-            results = (results[1], store)
-            rows.append(store)
-        done = tuple(rows[choice.across - 1 :: choice.across])
-        layers = (*self.rows[:number], done, *self.rows[number + 1 :])
-        moved = sum(streams) + sum(tile.load + tile.store for tile in choice.tiles)
-        free = load, matrix, alu, store
-        moved = self.moved + moved if self.shared else 0
-        return Pipeline(layers, self.shared, free, inputs, sums, results, moved)
-
-
 def _rows_taken(macro: Macro, tile: Tile) -> tuple[int, ...]:
     """Return the end of the input rows of a tile for each input feature map of a macro node."""
     spans = spans_of(macro, tile)
@@ -375,13 +252,24 @@ def _cuts(macro: Macro, shape: NpuShape, base: Cut, plane: tuple[int, int] | Non
     return found
 
 
+def _plane(cut: Cut, shape: NpuShape) -> int:
+    """Return the approximate cycles of a product with all pixels of a tile, in half cycles of a
+    dual multiplier, which computes two pixels at once."""
+    at_once = 2 if shape.multiplier == "dual" else 1
+    overhead = at_once * shape.loop_overhead
+    cycles = cut.rows * (cut.columns + overhead) + overhead
+    return max(cycles, at_once * shape.rows) if shape.weight_port == "row" else cycles
+
+
 def _estimate(
-    cut: Cut, base: Cut, known: TileCost, extent: Extent, around: int, stream: TileStream
-) -> float:
+    cut: Cut, base: Cut, known: TileCost, extent: Extent, around: int, work: float,
+    stream: TileStream,
+) -> float:  # fmt: skip
     """Estimate the cycles of a cut from the measured tile of another one: the slowest unit over the
     whole map, half of the other units' cycles for one tile, and a cost per instruction.
 
     around : approximate halo of a tile in rows and columns
+    work : cycles of a product with the pixels of a tile, relative to those of the other one
     stream : cycles in which its weights arrive
     """
     share = cut.rows * cut.columns * cut.blocks / (base.rows * base.columns * base.blocks)
@@ -392,7 +280,8 @@ def _estimate(
     area, known_area = ((one.rows + around) * (one.columns + around) for one in (cut, base))
     first = area / known_area
     load = first * known.load + 4
-    units = [known.matrix * even + 5 * tiles, known.alu * even + 10 * tiles,
+    size = cut.rows * cut.columns / (base.rows * base.columns)
+    units = [known.matrix * even * work / size + 5 * tiles, known.alu * even + 10 * tiles,
              known.store * even + 3 * tiles, load * tiles,
              groups * stream.first + (tiles - groups) * stream.others]  # fmt: skip
     rest = load + share * (known.alu + known.store)

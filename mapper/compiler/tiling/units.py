@@ -22,7 +22,7 @@ from chipsim.npu.timing import (
 from hw.npu.isa.table import Instruction, form_of
 from mapper.compiler.program.presets import Preloaded
 from mapper.compiler.program.steps import Step, unit_of
-from mapper.compiler.tiling.onchip import TileCost
+from mapper.compiler.tiling.tile_pipeline import TileCost
 
 NOTHING = Preloaded()
 

@@ -12,7 +12,7 @@ from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.codegen import program
 from mapper.compiler.ir.node import Window
 from mapper.compiler.ir.tensor import Pad
-from mapper.compiler.tiling.onchip import CutChoice
+from mapper.compiler.tiling.tile_pipeline import CutChoice
 from mapper.errors import DoesNotFitError
 from tests.compiler.codegen.test_programs import random_network
 from tests.compiler.networks import Builder

@@ -15,7 +15,7 @@ from mapper.compiler.memory.planner import Region, pixel_vectors
 from mapper.compiler.multicore.slices import slice_macro
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.tables import Tables
-from mapper.compiler.tiling.onchip import CutChoice, TileCost
+from mapper.compiler.tiling.tile_pipeline import CutChoice, TileCost
 from mapper.compiler.tiling.tiles import extent_of, tiles_of
 from mapper.compiler.tiling.units import tile_cost
 from tests.compiler.codegen.test_programs import random_network

@@ -12,7 +12,8 @@ from chipsim.errors import ChipError
 from mapper.cli.main import main
 from mapper.compiler.ir.node import Add, Pool, Window
 from mapper.compiler.settings import CompileSettings
-from mapper.compiler.tiling.onchip import CutChoice, Limits, Pipeline, TileCost, chosen
+from mapper.compiler.tiling.onchip import Limits, chosen
+from mapper.compiler.tiling.tile_pipeline import CutChoice, Pipeline, TileCost
 from mapper.compiler.tiling.tiles import Cut, fits, fixed_cut, largest_cut
 from mapper.errors import DoesNotFitError, UsageError
 from tests.compiler.networks import Builder
