@@ -1,14 +1,15 @@
 """Compile random models: each result must be right, or refused with its node and a reason.
 
     python scripts/fuzz_models.py [--count 1000] [--seconds S] [--seed 0] [--workers 2]
-                                  [--keep FOLDER]
+                                  [--images] [--keep FOLDER]
 
 Models of one to fifteen nodes, in floating point, binary, or quantised by ONNX Runtime's tools, are
 compiled for one or four cores and checked: all tensors against ONNX Runtime, and all results of the
 cores against the integer reference. The script prints every model that is wrong, ends with a
 traceback or has an unknown exit code, reduced to the fewest nodes that show the fault; then the
-number of models that were right, refused or wrong, and the reasons of refusal. --keep saves the
-reduced models.
+number of models that were right, refused or wrong, and the reasons of refusal. --images takes
+images of 8 to 64 rows and columns, and chips of 2x2 and 4x4 cores, half of them with little memory
+for maps. --keep saves the reduced models.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from mapper.cli.main import main as mapper_main  # noqa: E402
 from mapper.compiler.artifacts.manifest import read_folder  # noqa: E402
 from mapper.compiler.artifacts.simulate import simulate  # noqa: E402
 from mapper.kernels.warmup import Compiled  # noqa: E402
-from tests.compiler.random_layers import Value  # noqa: E402
+from tests.compiler.random_layers import IMAGES, SMALL, Sizes, Value  # noqa: E402
 from tests.compiler.random_models import Made, pruned, random_model, runs  # noqa: E402
 from tests.storage.formats.onnx_models import numpy_helper, onnx  # noqa: E402
 
@@ -175,12 +176,12 @@ class Tried(NamedTuple):
     nodes: str = ""
 
 
-def tried(seed: int, keep: Path | None, known: frozenset[str] = frozenset()) -> Tried:
+def tried(seed: int, sizes: Sizes, keep: Path | None, known: frozenset[str] = frozenset()) -> Tried:
     """Compile and check the model of a seed; reduce it unless its fault is known."""
     mapper.cli.compiling.compile_once = none_compiled  # kernels are compiled on demand
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        made = random_model(seed, folder)
+        made = random_model(seed, folder, sizes)
         if made is None:
             return Tried(seed, Ended("no model"))
         ended = compiled(made, folder)
@@ -200,6 +201,7 @@ def all_tried(options: argparse.Namespace) -> Iterator[Tried]:
     """
     end = time.monotonic() + options.seconds
     seeds = iter(range(options.seed, options.seed + options.count))
+    sizes = IMAGES if options.images else SMALL
     running: deque[Future[Tried]] = deque()
     seen: Counter[str] = Counter()
     context = multiprocessing.get_context("spawn")
@@ -210,7 +212,7 @@ def all_tried(options: argparse.Namespace) -> Iterator[Tried]:
                 if seed is None:
                     break
                 known = frozenset(kind for kind, count in seen.items() if count >= MOST_REDUCED)
-                running.append(pool.submit(tried, seed, options.keep, known))
+                running.append(pool.submit(tried, seed, sizes, options.keep, known))
             if not running:
                 return
             found = running.popleft().result()
@@ -226,6 +228,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=math.inf, help="time limit, seconds")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--images", action="store_true", help="images on several cores")
     parser.add_argument("--keep", type=Path, metavar="FOLDER")
     options = parser.parse_args()
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

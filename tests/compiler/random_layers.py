@@ -27,16 +27,27 @@ class Value(NamedTuple):
 Step = Callable[["Network"], bool]
 
 
+class Sizes(NamedTuple):
+    """Sizes of random models. least, most : rows and columns of inputs; elements : most of a map"""
+
+    least: int = 3
+    most: int = 9
+    elements: int = 4096
+
+
+SMALL, IMAGES = Sizes(), Sizes(8, 64, 1 << 16)
+
+
 class Network:
     """A model under construction."""
 
-    def __init__(self, random: np.random.Generator, style: Style) -> None:
-        self.random, self.style = random, style
+    def __init__(self, random: np.random.Generator, style: Style, sizes: Sizes = SMALL) -> None:
+        self.random, self.style, self.elements = random, style, sizes.elements
         self.opset = int(random.choice(OPSETS)) if style in ("float", "binary") else 13
         self.nodes: list[Any] = []
         self.constants: dict[str, Array] = {}
         channels = int(random.choice((1, 2, 3, 4, 8, 16, 17)))
-        size = [int(n) for n in random.integers(3, 10, 2)]
+        size = [int(n) for n in random.integers(sizes.least, sizes.most + 1, 2)]
         self.input = Value("x", (1, channels, *size))
         self.values = [self.input]
 
@@ -65,7 +76,7 @@ class Network:
     def pick(self, axes: int | None = None) -> Value | None:
         """Return a random value with the given number of axes; later ones are more likely."""
         found = [one for one in self.values if axes is None or len(one.shape) == axes]
-        found = [one for one in found if math.prod(one.shape) <= 4096]
+        found = [one for one in found if math.prod(one.shape) <= self.elements]
         if not found:
             return None
         return found[-1 - min(int(self.random.geometric(0.6)) - 1, len(found) - 1)]

@@ -12,7 +12,7 @@ import numpy as np
 
 from tests.compiler import random_functions as functions
 from tests.compiler import random_layers as layers
-from tests.compiler.random_layers import Array, Network, Step, Style, Value
+from tests.compiler.random_layers import SMALL, Array, Network, Sizes, Step, Style, Value
 from tests.storage.formats.onnx_models import helper, numpy_helper, onnx
 
 STYLES: tuple[Style, ...] = (
@@ -28,11 +28,17 @@ STEPS: tuple[tuple[Step, float], ...] = (
 )  # fmt: skip
 """Steps, and how often they are taken relative to others."""
 CHIPS = ("1x1", "2x2", "4x1")
+CHIPS_OF_IMAGES = ("2x2", "4x4", "2x2 small", "4x4 small")
+"""Chips of models with images; small cores keep few columns of maps."""
+SMALL_CORE = "[npu]\npreset = 'npu'\nmap_vectors = {}\n"
 SAMPLES = 8
 
 
 class Made(NamedTuple):
-    """A random model, and samples of shape (SAMPLES, ...)."""
+    """A random model, and samples of shape (SAMPLES, ...).
+
+    chip : size of the chip, or its file
+    """
 
     model: Any
     samples: Array
@@ -40,14 +46,14 @@ class Made(NamedTuple):
     chip: str
 
 
-def random_model(seed: int, folder: Path) -> Made | None:
+def random_model(seed: int, folder: Path, sizes: Sizes = SMALL) -> Made | None:
     """Return the model of a seed; None if ONNX Runtime does not run it, or cannot quantise it.
 
-    folder : for files of the quantisation tools
+    folder : for files of the quantisation tools, and of the chip
     """
     random = np.random.default_rng(seed)
     style: Style = STYLES[int(random.integers(len(STYLES)))]
-    net = Network(random, style)
+    net = Network(random, style, sizes)
     weights = np.array([weight for _, weight in STEPS])
     steps = [step for step, _ in STEPS]
     if style == "binary":
@@ -65,7 +71,23 @@ def random_model(seed: int, folder: Path) -> Made | None:
         model = quantised(model, samples, style, random, folder)
         if model is None or not runs(model, samples):
             return None
-    return Made(model, samples, style, CHIPS[int(random.integers(len(CHIPS)))])
+    chips = CHIPS if sizes == SMALL else CHIPS_OF_IMAGES
+    chip = chips[int(random.integers(len(chips)))]
+    return Made(model, samples, style, chip_file(chip, model, folder))
+
+
+def chip_file(chip: str, model: Any, folder: Path) -> str:
+    """Return the size of a chip; the file of a chip whose cores have little memory for the maps of
+    a model, if it is small."""
+    size, _, small = chip.partition(" ")
+    if not small:
+        return size
+    width, height = size.split("x")
+    shape = [one.dim_value for one in model.graph.input[0].type.tensor_type.shape.dim]
+    vectors = max(64, -(-shape[2] * shape[3] // 16) * 8)  # half of a block of the input
+    text = f"width = {width}\nheight = {height}\n{SMALL_CORE.format(vectors)}"
+    (folder / "chip.toml").write_text(text)
+    return "chip.toml"
 
 
 def finished(net: Network) -> Any | None:
