@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from mapper.cli import compile_options, spiking_compile, terminal
 from mapper.cli import options as common
+from mapper.cli.chip_sizes import chips_in
 from mapper.cli.given_options import refuse_others
 from mapper.cli.parser import Topic
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from chipsim.chip.model import Chip
-    from chipsim.chip.npu_shape import NpuShape
     from mapper.compiler.artifacts.manifest import Target
     from mapper.compiler.model import Model
     from mapper.compiler.quantisation.ranges import RangesFile
@@ -65,6 +65,9 @@ loss of accuracy, or without labels the percentage of samples whose top class
 changes. A result that misses --max-loss or --min-signal is an error;
 --keep-going writes it, marks it in report.json and ends with exit code 4.
 
+--chip 4x4..16x16 tries the chips 4x4, 8x4, 8x8, 16x8 and 16x16, and takes the
+first one that an ONNX model fits.
+
 {compile_options.list_names()}
 `mapper chips` lists the presets of --chip and --npu.
 """
@@ -95,17 +98,19 @@ def run(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     from chipsim.chip.host import ChipHost
     from mapper.cli import compile_tables
-    from mapper.compiler.artifacts.manifest import Target
     from mapper.compiler.calibration import compare_settings
     from mapper.compiler.explain import explain, explain_json
     from mapper.compiler.output import Dumps, Origin, write_compiled
     from mapper.compiler.pipeline import compile_model
     from mapper.compiler.stages import Clock, stage
-    from mapper.errors import UsageError
+    from mapper.errors import DoesNotFitError, UsageError
     from mapper.results.output_folder import output_folder
     from storage.samples import parse_form, require_samples
 
-    chip, shape = _chip_and_shape(options)
+    chips = [_chip(options, name) for name in chips_in(options.chip)]
+    chip = chips[-1]
+    if len(chips) > 1 and (options.ablate or options.compare):
+        raise UsageError("--chip: --ablate and --compare need a single chip, not a range")
     settings = _settings(options)
     if "c" in options.emit and chip.usable_count > 1 and settings.cores != 1:
         raise UsageError("--emit c: the C driver supports one core; add --cores 1")
@@ -131,14 +136,26 @@ def _run(options: argparse.Namespace) -> int:
         if options.compare and samples is not None:
             found = compare_settings(model, samples, settings, test)
             return compile_tables.compare(options, found)
-        target = Target(chip, shape, settings)
         if options.ablate:
-            _compile_kernels(options, target)
-            compiling = partial(compile_model, model, shape, samples, test=test, chip=chip)
+            target = _target(options, chip, settings)
+            compiling = partial(compile_model, model, target.shape, samples, test=test, chip=chip)
             return compile_tables.ablate(options, compiling, target)
         with output_folder(options.output, options.force) as work:
-            _compile_kernels(options, target)
-            compiled = compile_model(model, shape, samples, settings, test, chip)
+            for chip in chips:
+                target = _target(options, chip, settings)
+                try:
+                    compiled = compile_model(model, target.shape, samples, settings, test, chip)
+                    break
+                except DoesNotFitError as error:
+                    if chip is not chips[-1]:
+                        continue
+                    if len(chips) > 1:
+                        tried = f"the model fits no chip from {chips[0].name} to {chip.name}"
+                        raise DoesNotFitError(f"{tried}; {chip.name}: {error}") from error
+                    raise
+            if chip is not chips[0]:
+                small = ", ".join(one.name for one in chips[: chips.index(chip)])
+                terminal.say(options, f"note: {chip.name} is used; too small: {small}")
             for note in compiled.notes:
                 terminal.say(options, f"note: {note}")
             compile_tables.require_limits(options, compiled)
@@ -156,12 +173,12 @@ def _run(options: argparse.Namespace) -> int:
     return compile_tables.limits_code(options, compiled)
 
 
-def _chip_and_shape(options: argparse.Namespace) -> tuple[Chip, NpuShape]:
-    """Return the chip with the NPU of its cores, and the NPU."""
+def _chip(options: argparse.Namespace, name: str) -> Chip:
+    """Return a chip of --chip with the NPU of its cores."""
     from chipsim.chip.npu_shape import NPU_SHAPES
     from mapper.errors import MapperError, UsageError
 
-    chip, presets = common.named_chip(options.chip), ", ".join(NPU_SHAPES)
+    chip, presets = common.named_chip(name), ", ".join(NPU_SHAPES)
     if options.npu is not None:
         if options.npu not in NPU_SHAPES:
             raise UsageError(f"--npu {options.npu!r} is not known; give one of {presets}")
@@ -172,7 +189,17 @@ def _chip_and_shape(options: argparse.Namespace) -> tuple[Chip, NpuShape]:
             f"{chip.width}x{chip.height}, whose cores have the NPU {next(iter(NPU_SHAPES))}, a "
             f"chip file with a table [npu], or --npu with one of {presets}"
         )
-    return chip, chip.npu
+    return chip
+
+
+def _target(options: argparse.Namespace, chip: Chip, settings: CompileSettings) -> Target:
+    """Return the target of a compilation, for which the kernels are compiled."""
+    from mapper.compiler.artifacts.manifest import Target
+
+    assert chip.npu is not None
+    target = Target(chip, chip.npu, settings)
+    _compile_kernels(options, target)
+    return target
 
 
 def _compile_kernels(options: argparse.Namespace, target: Target) -> None:

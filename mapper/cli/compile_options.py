@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     chip = parser.add_argument_group("chip")
     chip.add_argument(
-        "--chip", required=True, metavar="C", help="WIDTHxHEIGHT, a preset's name, or FILE.toml"
+        "--chip", required=True, metavar="C", help="WxH, WxH..WxH, a preset's name, or FILE.toml"
     )
     chip.add_argument("--npu", metavar="PRESET", help="NPU of each core (default: from the chip)")
     add_samples(parser.add_argument_group("samples"))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mapper.api import map_network
@@ -14,6 +15,8 @@ from mapper.kernels.warmup import Compiled, read_table
 from tests.compiler.bad_input.good import QUICK, good
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
+from tests.storage.formats.onnx_models import model as onnx_model
+from tests.storage.formats.onnx_models import node, onnx
 
 pytestmark = pytest.mark.jit
 
@@ -61,6 +64,29 @@ def test_a_chip_without_an_npu(model: Path, chip: str, fails: Callable[..., str]
     assert f"chip {chip.removesuffix('.toml')}: its cores have no NPU" in said
     assert "npu, npu-dual, ref32, tiny" in said
     assert not Path("out").exists()
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
+def test_the_smallest_chip_that_a_model_fits(
+    folder: Path, run: Run, fails: Callable[..., str]
+) -> None:
+    random = np.random.default_rng(0)
+    constants = {
+        "a": random.normal(0, 0.3, (64, 3, 3, 3)).astype(np.float32),
+        "b": random.normal(0, 0.1, (4, 64, 1, 1)).astype(np.float32),
+    }
+    nodes = [node("Conv", "x a", "m", pads=[1, 1, 1, 1]), node("Conv", "m b", "y")]
+    onnx.save(onnx_model(nodes, constants, {"x": (1, 3, 56, 56)}), "wide.onnx")
+    np.savez("samples.npz", x=random.normal(size=(4, 3, 56, 56)).astype(np.float32))
+    words = ("compile", "wide.onnx", "--calibrate", "samples.npz", *QUICK, "--chip")
+    found = run(*words, "1x1..4x4")
+    assert "note: 2x1 is used; too small: 1x1\n" in found.err
+    assert json.loads(Path("out/manifest.json").read_text())["chip"]["name"] == "2x1"
+    said = fails(*words, "1x1..1x2", "--cores", "1", "-o", "other", code=3)
+    assert "the model fits no chip from 1x1 to 1x2; 1x2: wide.onnx: feature memory: " in said
+    said = fails(*words, "1x1..2x2", "--ablate", code=2)
+    assert "--ablate and --compare need a single chip" in said
 
 
 def test_bad_npus(model: Path, fails: Callable[..., str]) -> None:
