@@ -17,11 +17,17 @@ from mapper.compiler.artifacts.cycles import chip_of, run_cycles, run_frames
 from mapper.compiler.artifacts.manifest import CompiledFolder, Target
 from mapper.compiler.artifacts.simulate import simulate
 from mapper.compiler.artifacts.verify import verify_compiled
+from mapper.compiler.log import CompileLog
 from mapper.compiler.model import open_model
+from mapper.compiler.multicore import plan
+from mapper.compiler.multicore.job import CompileJob, Made, Whole
+from mapper.compiler.multicore.line_buffers.lines import lines_of
+from mapper.compiler.multicore.spread import on_cores, usable_places
 from mapper.compiler.pipeline import compile_model
 from mapper.compiler.settings import CompileSettings
 from mapper.errors import CheckFailedError
 from storage.samples import SampleArrays
+from tests.compiler.multicore.test_programs import placed_anywhere
 from tests.compiler.programs import SHAPE, folder_of
 from tests.hw.npu.test_models import FOUR
 from tests.storage.formats.onnx_models import model, node, onnx
@@ -61,14 +67,15 @@ HOW = CompileSettings(method="minmax", min_signal=-100, max_loss=100)
 
 
 def compiled(
-    nodes: list[Any], folder: Path, shape: NpuShape = SHAPE, chip: Chip = CHIP, **settings: Any
-) -> tuple[CompiledFolder, Any, list[str]]:
+    nodes: list[Any], folder: Path, shape: NpuShape = SHAPE, chip: Chip = CHIP,
+    image: tuple[int, int] = (8, 8), **settings: Any,
+) -> tuple[CompiledFolder, Any, list[str]]:  # fmt: skip
     """Return a compiled model, samples, and the notes of the compiler."""
     random = np.random.default_rng(0)
     constants = {name: (random.normal(0, 1, (6, 6, 3, 3)) / 7).astype(np.float32) for name in "ab"}
-    made = model(nodes, constants, {"x": (1, 6, 8, 8)})
+    made = model(nodes, constants, {"x": (1, 6, *image)})
     onnx.save(made, str(folder / "model.onnx"))
-    samples = random.normal(0, 1, (6, 6, 8, 8)).astype(np.float32)
+    samples = random.normal(0, 1, (6, 6, *image)).astype(np.float32)
     how = replace(HOW, **settings)
     result = compile_model(
         open_model(folder / "model.onnx"), shape, SampleArrays(samples, None, []), how, chip=chip
@@ -125,6 +132,31 @@ def test_columns_of_maps_that_the_host_joins(cores: int | None, tmp_path: Path) 
     verify_compiled(found)
     outcome = simulate(found, samples, threads=1, check=True)
     assert {one.differences for one in outcome.compared} == {0}
+
+
+def in_lines(job: CompileJob, chip: Chip, log: CompileLog) -> Made:
+    """Distribute the layers of each function over two cores with narrow line buffers."""
+    whole, places = Whole.of(job), usable_places(chip)
+    placed = [
+        (piece, places[2 * whole.functions[piece.macro] + at % 2])
+        for at, (piece, _) in enumerate(placed_anywhere(1, job, chip))
+    ]
+    lines = lines_of(whole, job.shape, len(places))
+    return on_cores(job, placed, places[:1], log, lines)
+
+
+@pytest.mark.parametrize("name", ["between", "skip", "input"])
+def test_functions_with_line_buffers(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A map that a function reads with results of the host is kept whole: the host needs all
+    results of the function before."""
+    monkeypatch.setattr("mapper.compiler.pipeline.spread", in_lines)
+    monkeypatch.setattr(plan, "SLACKS", (0.0,))
+    found, samples, _ = compiled(NODES[name], tmp_path, image=(4, 40), few_channels="off")
+    assert any("ring" in one for one in found.manifest["maps"])
+    verify_compiled(found)
+    assert run_frames(found, samples, 3).bytes > 0
 
 
 @pytest.mark.heavy

@@ -150,13 +150,14 @@ def lines_of(whole: Whole, shape: NpuShape, cores: int, links: int = 8) -> Lines
         tiles = tiles_of(made.macro, narrow_cut(made.macro, shape, widths[-1]), shape, True)
         regions = {part: (number, owner) for part, owner in of.items()}
         parts.append(_tiled(number, made, tiles, homes, regions))
-    host = frozenset(homes.of(tensor).owner for tensor in whole.written)
+    host = {homes.of(tensor).owner: at for tensor, at in whole.written.items()}
     order = sequence(parts, arrivals(every, host))
-    needs: Mapping[Any, RingNeed] = ring_needs(parts, order, owners, host)
+    needs: Mapping[Any, RingNeed] = ring_needs(parts, order, owners, frozenset(host))
     columns = {
         key: min(need.least + need.step, owners[key])
         for key, need in needs.items()
         if homes.can_wrap(key[1], whole.tensors)
+        and host.get(key[1], whole.functions[key[0]]) == whole.functions[key[0]]
     }
     return Lines(columns, widths, links)
 
@@ -211,8 +212,8 @@ def order_tiles(chip: ChipState, cuts: CutOfPiece) -> None:
             parts.append(_tiled(piece.macro, made, tiles, homes, regions))
             places.append((core, number))
     used = [one for core in cores for made in core.slices for one in made.inputs + made.outputs]
-    host = frozenset(homes.of(tensor).owner for tensor in chip.whole.written)
-    order = sequence(parts, arrivals({homes.of(one.whole).owner for one in used}, host))
+    host = frozenset(chip.functions)
+    order = sequence(parts, arrivals({homes.of(one.whole).owner for one in used}, chip.functions))
     for part in order.part.tolist():
         core, number = places[part]
         core.order.append(number)
@@ -226,6 +227,8 @@ def order_tiles(chip: ChipState, cuts: CutOfPiece) -> None:
             if need is None:  # its layers read only padding
                 continue
             given = kept.owner in host and kept.owner not in chip.whole.written
-            narrow = need.least < kept.owner.width and not given
+            # the host would wait for a later function before it sends the rest to this one
+            later = chip.functions.get(kept.owner, core.function) < core.function
+            narrow = need.least < kept.owner.width and not given and not later
             if narrow and homes.can_wrap(kept.owner, chip.tensors):
                 core.rings[key] = need

@@ -12,7 +12,7 @@ result. Cores run in parallel; more columns than the sequence needs let a produc
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,22 +82,27 @@ def columns_written(macro: Macro, tile: Tile) -> Span:
 
 
 def arrivals(
-    owners: Iterable[Tensor], host: Container[Tensor]
+    owners: Iterable[Tensor], host: Mapping[Tensor, int]
 ) -> dict[Tensor, NDArray[np.float64]]:
-    """Return the share of a frame at which the host has sent each column of its maps; 0 for other
-    maps.
+    """Return when the host has sent each column of its maps; 0 for other maps. A function takes a
+    unit of time: what the host sends for it depends on all results of the previous function.
 
-    owners : all maps; host : maps that the host sends
+    owners : all maps; host : function for which the host sends a map
     """
-    return {one: (1 + np.arange(one.width)) / one.width * (one in host) for one in owners}
+    return {
+        one: host[one] + (1 + np.arange(one.width)) / one.width
+        if one in host
+        else np.zeros(one.width)
+        for one in owners
+    }
 
 
 def sequence(parts: Sequence[TiledPart], ready: Mapping[Any, NDArray[np.float64]]) -> TileSequence:
     """Return all tiles in an order in which each tile follows the producers of its input.
 
     parts : in order of their layers
-    ready : share of the frame at which each column of a map is complete; known for maps of the
-        host, computed here for the other maps
+    ready : when each column of a map is complete; known for maps of the host, computed here for
+        the other maps
     """
     rows: list[tuple[float, int, int, int]] = []
     for layer in sorted({one.layer for one in parts}):
