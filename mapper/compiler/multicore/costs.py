@@ -84,7 +84,7 @@ class PartCosts:
         extent = extent_of(self.macros[piece.macro], self.shape)
         ends = piece.rows.first == 0, piece.rows.stop == extent.rows
         last = piece.blocks.stop == extent.blocks
-        weights = self.streams, self.excess, None if self.lines is None else self.lines.links
+        weights = self.streams, self.excess, None if self.lines is None else self.lines[2:]
         size = *weights, piece.macro, piece.rows.size, piece.blocks.size, *ends, last
         key = self.choices.lag, *size
         known = self._known.parts

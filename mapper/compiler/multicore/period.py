@@ -60,6 +60,7 @@ class Way(NamedTuple):
     streams : weights that do not fit in any core come from the host
     spills : so do weights that do not fit in all cores: each core gets an equal excess
     lines : if above 0, cores keep some columns of each map; see `Lines.links`
+    tight : see `Lines.tight`
     """
 
     blocks: float = 2
@@ -68,6 +69,7 @@ class Way(NamedTuple):
     streams: bool = False
     spills: bool = False
     lines: int = 0
+    tight: bool = False
 
 
 class Grouped(NamedTuple):

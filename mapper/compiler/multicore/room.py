@@ -73,7 +73,7 @@ def require_room_on_several(job: CompileJob, chip: Chip, lines: bool = False) ->
     columns: Mapping[tuple[int, Tensor], int] = {}
     if lines:
         with suppress(DoesNotFitError):  # parts of typical size have no tile: only whole maps fit
-            columns = lines_of(whole, job.shape, cores).columns
+            columns = lines_of(whole, job.shape, cores, tight=True).columns
 
     def taken(number: int, rows: Span) -> int:
         """Return the vectors of the inputs of some rows of a layer."""

@@ -51,8 +51,10 @@ SHORT = (
 )
 """Ways to cut if memory is short; the first that fits is used. The last two are for cores that
 cannot hold all weights."""
-LINES = (Way(2, 0.1, lines=8), Way(2, 0.1, lines=12))
+LINES = (Way(2, 0.1, lines=4), Way(2, 0.1, lines=4, tight=True))
 """Ways to cut if the cores cannot hold all feature maps: they keep some columns of each."""
+FEWER_TILES = (Way(2, 0.1, lines=8), Way(2, 0.1, lines=12))
+"""The same if tiles need more instructions to wait for each other; the first that fits is used."""
 PACKED = 0.6
 """Part of a core that weights fill if all cores take an equal excess; the rest is for packing."""
 WORTH = 5.0
@@ -201,7 +203,10 @@ class _Search:
             found = self._of_whole_maps(plan)
         except DoesNotFitError as error:
             short = error
-        for way in LINES:
+        if not found and not self.ran:
+            for way in LINES:
+                found += self._kept(self.cuts_or_none(way, plan.tries))
+        for way in FEWER_TILES:
             found = found or self.ran or self._kept(self.cuts_or_none(way, plan.tries))
         if not found and short is not None:
             raise short
@@ -333,7 +338,8 @@ class _Search:
             excess = max(1.0, words / room)
         lines = None
         if way.lines:
-            lines = lines_of(self._whole, job.shape, self.chip.usable_count, way.lines)
+            usable = self.chip.usable_count
+            lines = lines_of(self._whole, job.shape, usable, way.lines, way.tight)
         costs = PartCosts(
             self._whole, job.shape, job.choices, job.searches, way.streams, excess, self._costs,
             lines,

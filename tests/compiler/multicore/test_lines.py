@@ -282,7 +282,7 @@ def test_whole_maps_fit_where_a_part_of_typical_size_has_no_tile(
 ) -> None:
     """As of a convolution of windows with a pooling after it, cut in the middle."""
 
-    def refused(*_: object) -> None:
+    def refused(*_: object, **__: object) -> None:
         raise DoesNotFitError("not even one pixel fits")
 
     for module in (room, search):

@@ -58,11 +58,13 @@ class Lines(NamedTuple):
         region
     widths : most columns of a tile of each macro node
     links : estimated instructions per tile that wait for data and send credits
+    tight : the columns leave no room for producers to run ahead
     """
 
     columns: Mapping[tuple[int, Tensor], int]
     widths: list[int]
     links: int
+    tight: bool = False
 
 
 def narrow_cut(macro: Macro, shape: NpuShape, most: int) -> Cut:
@@ -130,10 +132,12 @@ def _tallest(macro: Macro, shape: NpuShape, size: tuple[Any, ...]) -> Cut | None
     return None
 
 
-def lines_of(whole: Whole, shape: NpuShape, cores: int, links: int = 8) -> Lines:
+def lines_of(
+    whole: Whole, shape: NpuShape, cores: int, links: int = 8, tight: bool = False
+) -> Lines:
     """Choose the widths of tiles, and estimate the columns that cores keep of each map.
 
-    cores : number of cores that share the model; links : see `Lines`
+    cores : number of cores that share the model; links, tight : see `Lines`
     """
     homes = Homes(whole.places, shape.columns)
     each = max(1, cores // len(whole.macros))  # cores per layer
@@ -154,12 +158,12 @@ def lines_of(whole: Whole, shape: NpuShape, cores: int, links: int = 8) -> Lines
     order = sequence(parts, arrivals(every, host))
     needs: Mapping[Any, RingNeed] = ring_needs(parts, order, owners, frozenset(host))
     columns = {
-        key: min(need.least + need.step, owners[key])
+        key: min(need.least + (0 if tight else need.step), owners[key])
         for key, need in needs.items()
         if homes.can_wrap(key[1], whole.tensors)
         and host.get(key[1], whole.functions[key[0]]) == whole.functions[key[0]]
     }
-    return Lines(columns, widths, links)
+    return Lines(columns, widths, links, tight)
 
 
 def _typical(macro: Macro, shape: NpuShape, cores: int) -> tuple[Slice, int]:
