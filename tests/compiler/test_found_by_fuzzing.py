@@ -73,6 +73,12 @@ FLOATS = [
         {"w": W}, X, np.concatenate([SIGNS, pointwise(X, W)], 1), 25,
     ),
     Case(
+        "sums of signs that are stored twice",
+        [SIGN, node("Conv", "s w", "c"), node("Concat", "c c", "y", axis=1)],
+        {"w": np.where(W < 0, np.float32(-1), np.float32(1))}, X,
+        np.concatenate([pointwise(SIGNS, np.where(W < 0, -1, 1))] * 2, 1), 35,
+    ),
+    Case(
         "signs that the host also reads",
         [SIGN, node("Erf", "s", "e"), node("Sign", "e", "y")], {}, X, SIGNS, 60,
     ),

@@ -119,6 +119,7 @@ def _share_parts(graph: Graph, node: Node, homes: dict[Tensor, Place], log: Comp
         if tensor in homes:
             name = f"{tensor.name}.copy{sum(one.kind == 'copy' for one in graph.nodes) + 1}"
             copy = tensor.like(name, tensor.shape)
+            copy.of_model = tensor.of_model
             maker = graph.maker(tensor)
             where = 0 if maker is None else graph.nodes.index(maker) + 1
             graph.nodes.insert(where, Node(Copy(), [tensor], [copy], node.sources))
