@@ -150,7 +150,7 @@ class Judge:
             predicted = min((one for one in lost if one is not None), default=None)
             silent = not self._predicted.silent.isdisjoint({name, *before})
             self._sums[name] = MapSums(
-                self._maps[name], predicted, known, self._predicted.most, silent
+                self._maps[name], predicted, known, self._predicted.most, silent, name not in own
             )
         self._outputs = {name: OutputSums(name, *self._wanted(cut, name)) for name in made.outputs}
         return cut

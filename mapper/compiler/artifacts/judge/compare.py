@@ -96,15 +96,16 @@ class MapSums:
 
     def __init__(
         self, one: StoredMap, predicted: float | None, known: bool, most: float = EXACT,
-        silent: bool = False,
+        silent: bool = False, guessed: bool = False,
     ) -> None:  # fmt: skip
         """known : whether an SQNR was predicted; None is a map without error
         most : upper limit in dB of the required SQNR
         silent : whether it is 0 in all samples of the prediction: then its scale is not that of its
             numbers
+        guessed : whether the prediction is that of any map; the nearest numbers are right then
         """
         self.one, self.predicted, self.known, self.most = one, predicted, known, most
-        self.silent = silent
+        self.silent, self.guessed = silent, guessed
         half = 1 << (one.bits - 1)
         self.low = one.scale * (-half - one.zero_point)
         self.high = one.scale * (max(1, half - 1) - one.zero_point)
@@ -163,6 +164,8 @@ class MapSums:
             if self.silent or not power:  # relative to the largest number that is stored
                 power = max(power, self.elements * max(-self.low, self.high) ** 2)
             signal = decibels(power, self.error)
+            if signal is not None and self.guessed and not self.differences:
+                wanted = min(wanted, signal)
             return Beside(one.name, one.nodes, self.elements, None, 0, signal, wanted)
         differences, ties = self.differences, self.ties
         if self.fused <= FUSED_TIES * self.elements:
