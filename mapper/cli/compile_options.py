@@ -198,7 +198,7 @@ def add_outputs(group: argparse._ActionsContainer) -> None:
         flag("--explain", "report where each node runs, and why"),
         flag("--explain-only", "--explain without compiling or samples"),
         flag("--compare", "only print a table of all precisions and methods"),
-        flag("--ablate", "only print the cycles without each pass"),
+        flag("--ablate", "only print cycles with other passes and tiles"),
         flag("--keep-graphs", "write the graph after each stage to DIR/graphs"),
         Option("--emit", "LIST", "also write: c (a driver), loops (the schedules)", _emitted, ()),
     )

@@ -43,16 +43,24 @@ def compare(options: argparse.Namespace, rows: list[Compared]) -> int:
     return 0
 
 
+TILES = {
+    "search": "searched tiles",
+    "rows": "tiles of whole rows",
+    "plane8": "tiles of 8x8",
+    "plane16": "tiles of 16x16",
+}
+
+
 def ablate(
     options: argparse.Namespace, compiling: Callable[[CompileSettings], Compiled], target: Target
 ) -> int:
-    """Print the cycles per frame with all passes, and without each pass.
+    """Print the cycles per frame with all passes, without each pass, and with other tiles.
 
     For several cores also print latency and initiation interval, and other placements.
     """
     rows = ablation(compiling, target)
     several = rows[0].latency is not None
-    heads = ["without", "cycles", "ratio", "SQNR, dB"]
+    heads = ["changed", "cycles", "ratio", "SQNR, dB"]
     heads += ["latency", "interval", "flit-hops"] * several
     table = [
         [_changed(row, rows[0]), row.cycles, *_decimals(3, row.share), *_decimals(1, row.signal)]
@@ -61,7 +69,7 @@ def ablate(
     ]
     for row in rows:
         if row.why is not None:
-            terminal.say(options, f"note: without {row.without}: {row.why}")
+            terminal.say(options, f"note: {_changed(row, rows[0])}: {row.why}")
     result = {"ablation": [row._asdict() for row in rows]}
     _keep_rows(options, "ablation", result["ablation"])
     terminal.emit(
@@ -71,10 +79,12 @@ def ablate(
 
 
 def _changed(row: AblationRow, first: AblationRow) -> str:
-    """Return the pass or placement that a row changes."""
+    """Return the pass, rule for tiles or placement that a row changes."""
     if row.placement != first.placement:
         return f"{row.placement} placement"
-    return row.without or "nothing"
+    if row.schedule != first.schedule:
+        return TILES[row.schedule]
+    return f"without {row.without}" if row.without else "nothing"
 
 
 def _decimals(places: int, *values: float | None) -> list[str]:

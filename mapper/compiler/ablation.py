@@ -1,7 +1,7 @@
-"""Ablation of passes and placements.
+"""Ablation of passes, tile searches and placements.
 
-Measures the cycles of a frame with all passes and without each of them; on several cores also the
-latency and initiation interval for each placement.
+Measures the cycles of a frame with all passes and without each of them; on one core also with each
+fixed rule for tiles, on several cores the latency and initiation interval for each placement.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chipsim.npu.mesh.run import run_mesh
 from mapper.compiler.artifacts.cycles import chip_of
 from mapper.compiler.artifacts.manifest import Target, folder_in_memory
 from mapper.compiler.compiled import Compiled
-from mapper.compiler.settings import CompileSettings, Placement
+from mapper.compiler.settings import CompileSettings, Placement, Schedule
 from mapper.compiler.transforms.switches import SWITCHES
 from mapper.errors import DoesNotFitError, MapperError
 
@@ -27,7 +27,8 @@ FRAMES = 8
 
 
 class AblationRow(NamedTuple):
-    """Result of a compilation with all passes, without one pass, or with another placement.
+    """Result of a compilation with all passes, without one pass, or with another rule for tiles or
+    placement.
 
     cycles, share : cycles of a frame on the busiest core, and relative to the first row; None if it
         does not compile
@@ -39,6 +40,7 @@ class AblationRow(NamedTuple):
     """
 
     without: str | None
+    schedule: Schedule
     placement: Placement
     cycles: int | None
     share: float | None
@@ -51,7 +53,8 @@ class AblationRow(NamedTuple):
 
 
 def ablation(compiling: Callable[[CompileSettings], Compiled], target: Target) -> list[AblationRow]:
-    """Compile once without each active pass, and on several cores once per other placement.
+    """Compile once without each active pass, and once per other rule for tiles on one core, or
+    other placement on several cores.
 
     compiling : compiles with the given settings
     Raises the errors of the compilation with all passes; other errors become the `why` of their
@@ -67,12 +70,16 @@ def ablation(compiling: Callable[[CompileSettings], Compiled], target: Target) -
     if made.ports:
         others = (one for one in get_args(Placement) if one != settings.placement)
         changes += [(None, replace(settings, placement=one)) for one in others]
+    else:
+        rules = (one for one in get_args(Schedule) if one != settings.schedule)
+        changes += [(None, replace(settings, schedule=one)) for one in rules]
     for without, changed in changes:
         try:
             found = compiling(changed)
         except MapperError as error:
             what = "does not fit" if isinstance(error, DoesNotFitError) else "does not compile"
-            nothing = AblationRow(without, changed.placement, None, None, None, None)
+            how = changed.schedule, changed.placement
+            nothing = AblationRow(without, *how, None, None, None, None)
             rows.append(nothing._replace(why=f"{what}: {error}"))
         else:
             rows.append(_row(without, found, made.cycles, target._replace(settings=changed)))
@@ -84,7 +91,8 @@ def _row(without: str | None, made: Compiled, whole: int, target: Target) -> Abl
     if verified is not None and verified.attempts:
         signal = verified.attempts[verified.number].score.signal
     host = sum(step["do"] in HOST_WORK for step in made.host)
-    row = AblationRow(without, target.settings.placement, cycles, cycles / whole, host, signal)
+    how = target.settings.schedule, target.settings.placement
+    row = AblationRow(without, *how, cycles, cycles / whole, host, signal)
     if not made.ports:
         return row
     run = _run(made, target)
