@@ -24,6 +24,12 @@ from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.program.inputs import Span, needed
 from mapper.compiler.tiling.tiles import Tile, spans_of
 
+LATE = 0.5
+"""Tiles by which a layer runs behind its input: on a core with several layers, tiles of others run
+in between, while a result is stored that the next tile of the layer loads."""
+FUNCTION = 1e6
+"""Time of a function in the order of tiles; more than any sum of such delays."""
+
 
 class Access(NamedTuple):
     """Columns of a map that a tile reads or writes.
@@ -84,13 +90,13 @@ def columns_written(macro: Macro, tile: Tile) -> Span:
 def arrivals(
     owners: Iterable[Tensor], host: Mapping[Tensor, int]
 ) -> dict[Tensor, NDArray[np.float64]]:
-    """Return when the host has sent each column of its maps; 0 for other maps. A function takes a
-    unit of time: what the host sends for it depends on all results of the previous function.
+    """Return when the host has sent each column of its maps, as a share of the frame; 0 for other
+    maps. What the host sends for a function depends on all results of the previous one.
 
     owners : all maps; host : function for which the host sends a map
     """
     return {
-        one: host[one] + (1 + np.arange(one.width)) / one.width
+        one: FUNCTION * host[one] + (1 + np.arange(one.width)) / one.width
         if one in host
         else np.zeros(one.width)
         for one in owners
@@ -110,13 +116,14 @@ def sequence(parts: Sequence[TiledPart], ready: Mapping[Any, NDArray[np.float64]
         for number, part in enumerate(parts):
             if part.layer != layer:
                 continue
-            latest = 0.0
+            latest, across = 0.0, len({one.columns for some in part.writes for one in some})
+            late = LATE / max(1, across)
             for tile, (reads, writes) in enumerate(zip(part.reads, part.writes, strict=True)):
                 for one in reads:
                     if one.columns.size > 0:  # otherwise the tile reads only padding
                         latest = max(latest, float(ready[one.owner][slice(*one.columns)].max()))
-                rows.append((latest, layer, number, tile))
-                made += [(one, latest) for one in writes]
+                rows.append((latest + late, layer, number, tile))
+                made += [(one, latest + late) for one in writes]
         for one, time in made:
             some = ready[one.owner][slice(*one.columns)]
             np.maximum(some, time, out=some)
