@@ -100,7 +100,7 @@ class Kernels(NamedTuple):
         """Return the words of some output blocks for some input blocks and a part of the kernel;
         load them if they come from the host and are not in memory.
 
-        paired : products use the words of two output blocks at once, which then alternate
+        paired : the words of two output blocks alternate, see `words_alternate`
         """
         if self.static is not None:
             return self.static
@@ -117,7 +117,7 @@ class Kernels(NamedTuple):
             for group in groups
             if group
         ]
-        key = (core.number, outputs, blocks, part, paired)
+        key = (core.number, outputs, blocks, part)
         lies, fresh = core.streams.bring(
             core, key, lambda: np.concatenate([one.reshape(-1, *one.shape[2:]) for one in chosen])
         )

@@ -14,7 +14,7 @@ from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.edges import Edge, edges_of
 from mapper.compiler.codegen.kernels import Kernels, Words, place_kernels, taps_of
 from mapper.compiler.codegen.loads import load_inputs, load_windows
-from mapper.compiler.codegen.pairs import Pass, kernel_pairs, plan_pairs
+from mapper.compiler.codegen.pairs import Pass, kernel_pairs, plan_pairs, words_alternate
 from mapper.compiler.codegen.streams import ASKED
 from mapper.compiler.ir.node import Node, Window
 from mapper.compiler.program.inputs import (
@@ -61,7 +61,8 @@ def convolution(core: ProgramBuilder, node: Node) -> Product:
         rows, columns = work.spans[1]
         work.made = Entries(work.made.first, work.tile.blocks.size, rows.size, columns.size)
         pieces = _pieces(node, work, core.shape.columns)
-        looped = [] if work.made.pixels > 1 else _all_loops(window, pieces, work, kernels)
+        paired = kernels.static is None and words_alternate(core, kernels, work.tile.blocks)
+        looped = [] if work.made.pixels > 1 else _all_loops(window, pieces, work, kernels, paired)
         init = begin_sums(core, kernels, work, bool(looped))
         plan = plan_pairs(core, node, kernels, work)
         apart = plan.kernels or any(one.apart for one in plan.passes)
@@ -72,7 +73,6 @@ def convolution(core: ProgramBuilder, node: Node) -> Product:
         whole = whole_kernel(window)
         for one in plan.passes:
             for at, piece in enumerate(pieces):
-                paired = bool(plan.kernels) and not looped
                 words, inputs = _brought(core, node, kernels, work, one, piece, paired)
                 plain = [Edge(one, whole, kernels.bias)]
                 for edge in edges or plain:
@@ -335,16 +335,18 @@ def _products(
 
 
 def _all_loops(
-    window: Window, pieces: list[KernelPiece], work: TileWork, kernels: Kernels
+    window: Window, pieces: list[KernelPiece], work: TileWork, kernels: Kernels, paired: bool
 ) -> list[Loops]:
     """Return loops over channels and kernel positions for a tile of one pixel. Return an empty list
     if they are few, or if a piece cannot be expressed as loops."""
-    loops = [_loops(window, piece, work, kernels) for piece in pieces]
+    loops = [_loops(window, piece, work, kernels, paired) for piece in pieces]
     count = sum(one["n_out"] * one["n_in"] for one in loops if one) * work.tile.blocks.size
     return [one for one in loops if one] if all(loops) and count > MOST_OPS else []
 
 
-def _loops(window: Window, piece: KernelPiece, work: TileWork, kernels: Kernels) -> Loops | None:
+def _loops(
+    window: Window, piece: KernelPiece, work: TileWork, kernels: Kernels, paired: bool
+) -> Loops | None:
     """Return the loops of a piece; the pixels loaded for one result are the kernel positions."""
     spans = {kernels.spans[ob] for ob in range(*work.tile.blocks)}
     rows, columns = piece.part
@@ -352,7 +354,8 @@ def _loops(window: Window, piece: KernelPiece, work: TileWork, kernels: Kernels)
         return None
     if rows.size > 1 and columns.size < window.size[1]:
         return None
-    places, blocks, each = rows.size * columns.size, piece.blocks.size, kernels.each
+    places, blocks = rows.size * columns.size, piece.blocks.size
+    each = kernels.each * (2 if paired else 1)
     # words from a kernel position to the next
     apart = (next(iter(spans)).size if kernels.static else blocks) * each
 

@@ -77,6 +77,16 @@ def _cycles(plan: PairPlan, work: TileWork, kernels: Kernels, enter: int) -> int
     return sum(blocks * places * max(one.pixels, enter) + OVERHEAD for one in plan.passes)
 
 
+def words_alternate(core: ProgramBuilder, kernels: Kernels, blocks: Span) -> bool:
+    """Return whether the streamed words of two output blocks, which products can pair, alternate.
+
+    This does not depend on the pairs of a tile, as other tiles may find its words in memory.
+    """
+    dual = core.shape.multiplier == "dual" and kernels.kind == "INT8"
+    how = core.options.dual in ("auto", "kernels")
+    return dual and how and blocks.size % 2 == 0 and bool(_kernels_apart(kernels, blocks))
+
+
 def _kernels_apart(kernels: Kernels, blocks: Span) -> int:
     """Return the words from an output block of a tile to the next; 0 if the blocks differ."""
     if blocks.size < 2:

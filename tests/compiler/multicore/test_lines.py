@@ -199,7 +199,7 @@ def test_early_credits_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("sender", ["core", "host"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, 1, 5])
 def test_late_waits_are_found(seed: int, sender: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same credits are consumed, but some of them later: the checker refuses each program in
     which a sender may then overwrite columns that are still read."""
