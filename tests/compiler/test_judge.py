@@ -116,6 +116,24 @@ def test_only_halves_are_ties(taken: float, whole: int, tied: bool, again: bool)
     assert (row.ties, row.differences) == ((4, 0) if tied else (0, 4))
 
 
+def test_a_result_may_be_halfway_where_other_values_are_nearly() -> None:
+    """5 and 2 are nearly 6 and 1; both changes move the result, (5 - 2) / 2, to 2."""
+    nodes = [
+        node("QuantizeLinear", "x one zero", "q"), node("DequantizeLinear", "q one zero", "d"),
+        node("Conv", "d w", "c"), node("QuantizeLinear", "c two zero", "y"),
+    ]  # fmt: skip
+    constants = {
+        "one": np.float32(1), "two": np.float32(2), "zero": np.int8(0),
+        "w": np.float32([[[[1]], [[-1]]]]),
+    }  # fmt: skip
+    made = bytes_of(nodes, constants, (1, 2, 1, 1))
+    judge = Judge(made, [StoredMap("y", (), 2.0, 0, 8)], Predicted({}))
+    sample = np.float32([5.495, 1.505]).reshape(1, 2, 1, 1)
+    judge.add(Frames(sample, {"y": np.full((1, 1, 1, 1), 1)}, {}))
+    (row,) = judge.judgement().rows
+    assert (row.ties, row.differences) == (1, 0)
+
+
 HALVES = {
     "s": np.float32(1), "z": np.int8(0), "t": np.float32(0.5), "k": np.int8(1), "u": np.float32(2),
     "w": np.ones((1, 1, 1, 1), np.int8),

@@ -229,7 +229,8 @@ class Judge:
             if value.dtype.kind in "iu" or name in cut.signed
         ):
             ends = (-TIE, TIE)  # a result may be halfway, and so a value before it
-            nudged = [cut.run(one, given, (a, b)) for a in ends for b in ends for one in inputs]
+            both = [(a, b) for a in ends for b in (*ends, 0.0)]
+            nudged = [cut.run(one, given, shares) for shares in both for one in inputs]
         for name, sums in self._sums.items():
             some = masks[name]
             around = [run[name][some] for run in nudged]
