@@ -198,7 +198,7 @@ class ProgramBuilder:
         self._stream_last()
 
     def _stream_last(self) -> None:
-        """Move a request for weights behind the last step, if no unit works in between: on the path
+        """Move a request for weights after the last step, if no unit works in between: on the path
         to external memory that step would wait for all words; the next product needs the first."""
         if self.shape.map_vectors:
             return

@@ -134,7 +134,7 @@ class Line:
         return self.strips[number] * self._units(number, self.by_rows[number])
 
     def each(self, number: int) -> int:
-        """Return the units of a layer that may be in one part: those of a strip."""
+        """Return the units of a layer that may be in one part: all of a strip."""
         return self._units(number, self.by_rows[number])
 
     def _units(self, number: int, by_rows: bool) -> int:

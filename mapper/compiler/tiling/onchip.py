@@ -269,7 +269,7 @@ def _estimate(
     whole map, half of the other units' cycles for one tile, and a cost per instruction.
 
     around : approximate halo of a tile in rows and columns
-    work : cycles of a product with the pixels of a tile, relative to those of the other one
+    work : cycles of a product with the pixels of a tile, relative to the other tile
     stream : cycles in which its weights arrive
     """
     share = cut.rows * cut.columns * cut.blocks / (base.rows * base.columns * base.blocks)

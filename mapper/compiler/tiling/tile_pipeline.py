@@ -1,4 +1,4 @@
-"""Pipeline of a core: the tiles of its layers in the units, one after the other.
+"""Pipeline of a core: the tiles of its layers in the units, in sequence.
 
 A load waits for the matrix unit to release the half of the buffer and for its input rows; the
 matrix unit waits for the ALU, the ALU for the store. With external memory all transfers use one

@@ -155,7 +155,7 @@ def test_weights_follow_the_inputs_over_a_shared_path() -> None:
 
 def test_products_of_many_channels_do_not_wait_for_their_weights() -> None:
     """On a core with external memory: micro-ops are loaded before the weights, the words of paired
-    output blocks arrive in turn, and wide tiles need few iterations of the outer loop."""
+    output blocks alternate, and wide tiles need few iterations of the outer loop."""
     build = Builder(26, 26, 128)
     build.end(build.conv(build.input, 128))
     made = compiled(build, NPU_SHAPES["ref32"])

@@ -102,7 +102,7 @@ class MapSums:
         most : upper limit in dB of the required SQNR
         silent : whether it is 0 in all samples of the prediction: then its scale is not that of its
             numbers
-        guessed : whether the prediction is that of any map; the nearest numbers are right then
+        guessed : whether the prediction is a default; the nearest numbers are right then
         """
         self.one, self.predicted, self.known, self.most = one, predicted, known, most
         self.silent, self.guessed = silent, guessed

@@ -25,8 +25,8 @@ from mapper.compiler.program.inputs import Span, needed
 from mapper.compiler.tiling.tiles import Tile, spans_of
 
 LATE = 0.5
-"""Tiles by which a layer runs behind its input: on a core with several layers, tiles of others run
-in between, while a result is stored that the next tile of the layer loads."""
+"""Delay of a layer after its input, in tiles: on a core with several layers, tiles of others run in
+between, while a result is stored that the next tile of the layer loads."""
 FUNCTION = 1e6
 """Time of a function in the order of tiles; more than any sum of such delays."""
 
@@ -91,7 +91,7 @@ def arrivals(
     owners: Iterable[Tensor], host: Mapping[Tensor, int]
 ) -> dict[Tensor, NDArray[np.float64]]:
     """Return when the host has sent each column of its maps, as a share of the frame; 0 for other
-    maps. What the host sends for a function depends on all results of the previous one.
+    maps. Inputs of a function from the host depend on all results of the previous one.
 
     owners : all maps; host : function for which the host sends a map
     """
