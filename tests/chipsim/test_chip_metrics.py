@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from chipsim.chip.energy import ChipEnergy
@@ -53,16 +53,19 @@ def assert_close(found: dict[str, Any], expected: dict[str, Any]) -> None:
 def test_score_matches_reference(case: Case, weight_unit: float, rate_unit: float) -> None:
     units = Units(weight_unit, rate_unit)
     found = score(case.chip, case.cores(), case.blocks(), **case.options(), units=units)
-    expected = naive.score(
-        case.chip,
-        case.core,
-        case.edges,
-        sizes=case.sizes,
-        rates=case.rates,
-        undirected=case.undirected,
-        weight_unit=weight_unit,
-        rate_unit=rate_unit,
-    )
+    try:
+        expected = naive.score(
+            case.chip,
+            case.core,
+            case.edges,
+            sizes=case.sizes,
+            rates=case.rates,
+            undirected=case.undirected,
+            weight_unit=weight_unit,
+            rate_unit=rate_unit,
+        )
+    except np.linalg.LinAlgError:
+        reject()  # a queue is exactly at its capacity: the reference has no solution
     assert_close(found, expected)
     assert json.loads(json.dumps(found)) == found
 
