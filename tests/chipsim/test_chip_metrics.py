@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from math import comb
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chipsim.chip.energy import ChipEnergy
@@ -52,10 +52,10 @@ def assert_close(found: dict[str, Any], expected: dict[str, Any]) -> None:
 @given(cases(), st.sampled_from([1.0, 0.5, 1e-3]), st.sampled_from([1.0, 0.25]))
 def test_score_matches_reference(case: Case, weight_unit: float, rate_unit: float) -> None:
     units = Units(weight_unit, rate_unit)
-    found = score(case.chip, case.cores(), case.blocks(), **case.options(), units=units)
-    try:
-        expected = naive.score(
-            case.chip,
+
+    def expected(chip: Chip) -> dict[str, Any]:
+        return naive.score(
+            chip,
             case.core,
             case.edges,
             sizes=case.sizes,
@@ -64,9 +64,15 @@ def test_score_matches_reference(case: Case, weight_unit: float, rate_unit: floa
             weight_unit=weight_unit,
             rate_unit=rate_unit,
         )
-    except np.linalg.LinAlgError:
-        reject()  # a queue is exactly at its capacity: the reference has no solution
-    assert_close(found, expected)
+
+    chip = case.chip
+    try:
+        wanted = expected(chip)
+    except np.linalg.LinAlgError:  # a queue is exactly full: the reference has no cycles of a tick
+        chip = replace(chip, time=None)
+        wanted = expected(chip)
+    found = score(chip, case.cores(), case.blocks(), **case.options(), units=units)
+    assert_close(found, wanted)
     assert json.loads(json.dumps(found)) == found
 
 

@@ -204,13 +204,21 @@ def test_sqnr_below_the_prediction_departs() -> None:
         assert sums.beside().departs is departs
 
 
-@pytest.mark.parametrize(("off", "departs"), [(0, False), (1, True)])
-def test_small_numbers_of_the_host_may_be_the_nearest(off: int, departs: bool) -> None:
-    """As of Softmax over many elements, most of which are below a step. off : of a number"""
+@pytest.mark.parametrize(
+    ("off", "largest", "departs"), [(0, 127, False), (1, 127, True), (0, 20, True)]
+)
+def test_small_numbers_of_the_host_may_be_the_nearest(
+    off: int, largest: int, departs: bool
+) -> None:
+    """As of Softmax over many elements, most of which are below a step.
+
+    off : of a number; largest : in steps, otherwise the scale is too coarse
+    """
     exact = RANDOM.uniform(0, 0.02, (1, 3, 40, 50)).astype(np.float32)
+    exact[0, 0, 0, 1] = 0.03 * largest
     whole = np.rint(exact / 0.03).astype(np.int64)
     whole[0, 0, 0, 0] += off
-    sums = MapSums(StoredMap("a", (), 0.03, 0, 8), 30.0, known=True, guessed=True)
+    sums = MapSums(StoredMap("a", (), 0.03, 0, 8), 60.0, known=True, guessed=True)
     sums.add(whole, exact)
     assert sums.beside().departs is departs
 

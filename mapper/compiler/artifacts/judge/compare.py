@@ -102,10 +102,11 @@ class MapSums:
         most : upper limit in dB of the required SQNR
         silent : whether it is 0 in all samples of the prediction: then its scale is not that of its
             numbers
-        guessed : whether the prediction is a default; the nearest numbers are right then
+        guessed : whether the prediction is a default; then the nearest numbers are right if they
+            fill the range
         """
         self.one, self.predicted, self.known, self.most = one, predicted, known, most
-        self.silent, self.guessed = silent, guessed
+        self.silent, self.guessed, self.largest = silent, guessed, 0
         half = 1 << (one.bits - 1)
         self.low = one.scale * (-half - one.zero_point)
         self.high = one.scale * (max(1, half - 1) - one.zero_point)
@@ -126,6 +127,7 @@ class MapSums:
         fused : whether it may depend on maps that are not compared, whose roundings are not visible
         """
         self.elements += stored.size
+        self.largest = max(self.largest, int(np.abs(stored - self.one.zero_point).max(initial=0)))
         if value.dtype.kind in "iu":
             self._add_whole(stored, value, nudged, fused)
             return
@@ -164,7 +166,7 @@ class MapSums:
             if self.silent or not power:  # relative to the largest number that is stored
                 power = max(power, self.elements * max(-self.low, self.high) ** 2)
             signal = decibels(power, self.error)
-            if signal is not None and self.guessed and not self.differences:
+            if signal is not None and self.guessed and not self.differences and self._fills_range:
                 wanted = min(wanted, signal)
             return Beside(one.name, one.nodes, self.elements, None, 0, signal, wanted)
         differences, ties = self.differences, self.ties
@@ -173,6 +175,12 @@ class MapSums:
         else:
             differences += self.fused
         return Beside(one.name, one.nodes, self.elements, differences, ties)
+
+    @property
+    def _fills_range(self) -> bool:
+        """Whether the numbers take a quarter of the range or more: the scale is not too coarse."""
+        half = 1 << (self.one.bits - 1)
+        return 4 * self.largest >= half + abs(self.one.zero_point)
 
 
 class MapPower:
