@@ -198,6 +198,11 @@ class Copy(Operator):
 
 
 @dataclass(frozen=True, slots=True)
+class Relay(Copy):
+    """A copy that has its own core, between more cores than one can exchange data with."""
+
+
+@dataclass(frozen=True, slots=True)
 class Requantise(Operator):
     """Conversion of sums to stored integers."""
 

@@ -13,11 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mapper.compiler.ir.node import Upsample
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.layouts import WORD_VECTORS, plane_words
 from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, Region, Ring, blocks_of
 from mapper.compiler.memory.regions import Place, Places
-from mapper.compiler.multicore.slices import Held, Sliced, part_of
+from mapper.compiler.multicore.job import Whole
+from mapper.compiler.multicore.slices import Held, Sliced, part_of, slice_macro
 from mapper.compiler.program.inputs import Span
 
 
@@ -192,3 +194,38 @@ class Homes:
     def part(self, tensor: Tensor, held: Held) -> Sliced:
         """Return a part of a map as a separate tensor."""
         return Sliced(tensor, part_of(tensor, held), held)
+
+
+def taken_rows(whole: Whole, homes: Homes, lanes: int) -> list[Span]:
+    """Return the rows of each macro node that other nodes or the host read; the last rows of a
+    feature map may be outside all windows.
+
+    All parts of a concatenation are computed for the same rows, even if nothing reads some parts:
+    cores store the whole, whose rows are then complete.
+    """
+    boxes: dict[Tensor, Box] = {}
+
+    def take(owner: Tensor, box: Box) -> None:
+        box = box._replace(blocks=homes.whole(owner).blocks)
+        boxes[owner] = box.around(boxes[owner]) if owner in boxes else box
+
+    for tensor in whole.read:
+        take(homes.of(tensor).owner, homes.whole(tensor))
+    found: dict[int, Span] = {}
+    for number in range(len(whole.macros) - 1, -1, -1):
+        macro = whole.macros[number]
+        last = macro.nodes[-1].operator
+        scale = last.rows if isinstance(last, Upsample) else 1
+        spans = []
+        for tensor in macro.outputs:
+            owner = homes.of(tensor).owner
+            held = homes.held(tensor, boxes[owner]) if owner in boxes else None
+            if held is not None:
+                spans.append(held.rows)
+        first = min((one.first for one in spans), default=0) // scale
+        stop = -(-max((one.stop for one in spans), default=scale) // scale)
+        found[number] = Span(first, stop)
+        extent = Span(0, blocks_of(macro.output.channels, lanes))
+        for one in slice_macro(macro, found[number], extent, lanes).inputs:
+            take(*homes.kept(one))
+    return [found[number] for number in range(len(whole.macros))]

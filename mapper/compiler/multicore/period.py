@@ -16,20 +16,17 @@ cores if more parts would not shorten it: parts repeat rows or inputs, and cause
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.ir.node import Upsample
-from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.memory.planner import blocks_of
-from mapper.compiler.multicore.areas import Box, Homes
+from mapper.compiler.ir.node import Relay
 from mapper.compiler.multicore.costs import PartCost, PartCosts
-from mapper.compiler.multicore.job import MacroPiece, Whole
-from mapper.compiler.multicore.slices import can_split_blocks, slice_macro, some_row_is_padding
+from mapper.compiler.multicore.job import MacroPiece
+from mapper.compiler.multicore.slices import can_split_blocks, some_row_is_padding
 from mapper.compiler.multicore.vertices import SHARES, shares
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.tiling.tiles import extent_of
@@ -85,8 +82,10 @@ class Line:
 
     rows : rows of each layer that are read, before upsampling
     whole : True for layers whose rows must stay on one core
+    alone : True for relays, which have their own cores
     strips : strips of rows of each layer; a layer that is cut by output blocks has several if a
         core cannot store the input of all rows
+    least : minimum units of a part of each layer
     """
 
     def __init__(self, costs: PartCosts, rows: Sequence[Span], cores: int, way: Way) -> None:
@@ -95,9 +94,10 @@ class Line:
         self.whole = [
             some_row_is_padding(macro, span) for macro, span in zip(costs.macros, rows, strict=True)
         ]
+        self.alone = [isinstance(one.nodes[0].operator, Relay) for one in costs.macros]
         self.by_rows = [self._is_cut_by_rows(number) for number in range(len(rows))]
         self.factors = np.ones(len(rows))  # actual cycles / measured cycles, by layer
-        self.strips = [1] * len(rows)
+        self.strips, self.least = [1] * len(rows), [1] * len(rows)
         for number in range(len(rows)):
             self._choose_strips(number)
 
@@ -106,7 +106,7 @@ class Line:
         weights is cut by output blocks; so is a layer with fewer rows than blocks."""
         macro = self.costs.macros[number]
         units = self._units(number, by_rows=False)
-        if units < 2 or not can_split_blocks(macro):
+        if units < 2 or self.alone[number] or not can_split_blocks(macro):
             return True
         if self.rows[number].size <= units:
             return False
@@ -174,6 +174,31 @@ class Line:
             work = np.array([one.cycles for one in made.costs])[mine]
             ratio = float((ratios[np.array(made.groups)[mine]] * work).sum() / work.sum())
             self.factors[layer] *= max(ratio, 1.0)
+
+    def join_parts(self, made: Grouped, crowded: Sequence[Mapping[int, int]]) -> bool:
+        """Let cores communicate with fewer others: raise the minimum size of a part of some layers.
+        Return whether that is possible.
+
+        made : the last cut; crowded : see `StreamsError`
+        """
+        sizes = dict.fromkeys(range(len(self.rows)), 1)
+        for piece in made.pieces:
+            share = extent_of(self.costs.macros[piece.macro], self.costs.shape).share
+            by_rows = self.by_rows[piece.macro]
+            size = piece.rows.size if by_rows else -(-piece.blocks.size // share)
+            sizes[piece.macro] = max(sizes[piece.macro], size)
+        before = list(self.least)
+        for partners in crowded:
+            found: list[tuple[int, int, int]] = []  # cycles, layer, and units of a part
+            for layer, count in partners.items():
+                size = min(2 * sizes[layer], self.each(layer))
+                if 2 * count >= max(partners.values()) and size > sizes[layer]:
+                    with suppress(DoesNotFitError):
+                        found.append((self.cost(layer, size).cycles, layer, size))
+            if found:
+                _, layer, size = min(found)
+                self.least[layer] = max(self.least[layer], size)
+        return self.least != before
 
     def shortest(self, least: float = 0) -> tuple[int, Grouped]:
         """Return the shortest period, at least `least`, and how the line is cut for it.
@@ -260,7 +285,8 @@ class Line:
         number, taken = 0, np.zeros(len(SHARES))
         for layer in range(len(self.rows)):
             at, units = 0, self.units(layer)
-            if taken.any() and self.functions[layer] != self.functions[layer - 1]:
+            other = layer > 0 and self.functions[layer] != self.functions[layer - 1]
+            if taken.any() and (other or self.alone[layer]):
                 number, taken = number + 1, np.zeros(len(SHARES))
             if number >= self.cores:
                 return None
@@ -277,6 +303,8 @@ class Line:
                 made.groups.append(number)
                 taken += shares(cost, self.costs.shape, period)
                 at += count
+                if self.alone[layer]:
+                    taken = np.full(len(SHARES), WHOLE)
         return made
 
     def _count(
@@ -293,49 +321,16 @@ class Line:
 
         each = self.each(layer)
         left = min(units - first, each - first % each)
-        low, high = 0, left + 1
+        low, high = min(self.least[layer], left) - 1, left + 1
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if fits(middle) else (low, middle)
-        if not low or first + low == units or room.min() >= 1:
+        if low < min(self.least[layer], left):
+            return 0
+        if first + low == units or room.min() >= 1:
             return low
         used = shares(self.cost(layer, low), self.costs.shape, period)
         return low if max(used if self.way.fills else used[:1]) >= LEAST_SHARE else 0
-
-
-def taken_rows(whole: Whole, homes: Homes, lanes: int) -> list[Span]:
-    """Return the rows of each macro node that other nodes or the host read; the last rows of a
-    feature map may be outside all windows.
-
-    All parts of a concatenation are computed for the same rows, even if nothing reads some parts:
-    cores store the whole, whose rows are then complete.
-    """
-    boxes: dict[Tensor, Box] = {}
-
-    def take(owner: Tensor, box: Box) -> None:
-        box = box._replace(blocks=homes.whole(owner).blocks)
-        boxes[owner] = box.around(boxes[owner]) if owner in boxes else box
-
-    for tensor in whole.read:
-        take(homes.of(tensor).owner, homes.whole(tensor))
-    found: dict[int, Span] = {}
-    for number in range(len(whole.macros) - 1, -1, -1):
-        macro = whole.macros[number]
-        last = macro.nodes[-1].operator
-        scale = last.rows if isinstance(last, Upsample) else 1
-        spans = []
-        for tensor in macro.outputs:
-            owner = homes.of(tensor).owner
-            held = homes.held(tensor, boxes[owner]) if owner in boxes else None
-            if held is not None:
-                spans.append(held.rows)
-        first = min((one.first for one in spans), default=0) // scale
-        stop = -(-max((one.stop for one in spans), default=scale) // scale)
-        found[number] = Span(first, stop)
-        extent = Span(0, blocks_of(macro.output.channels, lanes))
-        for one in slice_macro(macro, found[number], extent, lanes).inputs:
-            take(*homes.kept(one))
-    return [found[number] for number in range(len(whole.macros))]
 
 
 COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)

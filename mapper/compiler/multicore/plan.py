@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from chipsim.chip.npu_shape import NpuShape
@@ -75,9 +76,11 @@ class _Planner:
             self._feed(core)
         if self.cuts is not None:
             order_tiles(self.chip, self.cuts)
-        for of_core in (self._number_streams, self._place):
-            for core in self.cores.values():
-                of_core(core)
+        for core in self.cores.values():
+            self._number_streams(core)
+        require_streams({core.place: self._partners(core) for core in self.cores.values()}, STREAMS)
+        for core in self.cores.values():
+            self._place(core)
         results = self._results()
         plans = {place: self._plan(core, results) for place, core in self.cores.items()}
         slots = {
@@ -197,7 +200,14 @@ class _Planner:
             if other is not core and any(core.place in feeds for feeds in other.feeds.values()):
                 core.credits[other.place] = count
                 count += 1
-        require_streams(core.place, count, STREAMS)
+
+    def _partners(self, core: CoreState) -> tuple[int, Counter[int]]:
+        """Return the streams of a core, and the number of cores that it communicates with, by index
+        of their macro node."""
+        partners = {source for _, source in core.streams} | set(core.credits)
+        macros = [{one.macro for one in self.cores[at].pieces} for at in partners - {HOST}]
+        count = len({*core.streams.values(), *core.credits.values()})
+        return count, Counter(one for some in macros for one in some)
 
     def _place(self, core: CoreState) -> None:
         """Place the regions; rings have as many columns as fit."""

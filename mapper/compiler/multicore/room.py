@@ -15,10 +15,9 @@ from mapper.compiler.memory.planner import (
     memory_use,
     plan_memory,
 )
-from mapper.compiler.multicore.areas import Homes
+from mapper.compiler.multicore.areas import Homes, taken_rows
 from mapper.compiler.multicore.job import CompileJob, Whole
 from mapper.compiler.multicore.line_buffers.lines import lines_of
-from mapper.compiler.multicore.period import taken_rows
 from mapper.compiler.multicore.slices import slice_macro
 from mapper.compiler.program.inputs import Span, constants_of
 from mapper.compiler.program.tables import PARAMETER_BYTES, Tables

@@ -16,10 +16,11 @@ from chipsim.chip.model import Chip
 from mapper.compiler.codegen.kernels import weight_words
 from mapper.compiler.codegen.searches import CutSearches
 from mapper.compiler.log import CompileLog
+from mapper.compiler.multicore.areas import taken_rows
 from mapper.compiler.multicore.costs import KnownCosts, PartCosts
 from mapper.compiler.multicore.job import CompileJob, Made, Whole, ports_of
 from mapper.compiler.multicore.line_buffers.lines import lines_of
-from mapper.compiler.multicore.period import Grouped, Line, Way, taken_rows, turns
+from mapper.compiler.multicore.period import Grouped, Line, Way, turns
 from mapper.compiler.multicore.placement import PRESETS
 from mapper.compiler.multicore.room import require_room_on_several
 from mapper.compiler.multicore.simulated import Programs, Site, simulated
@@ -57,6 +58,9 @@ FEWER_TILES = (Way(2, 0.1, lines=8), Way(2, 0.1, lines=12))
 """The same if tiles need more instructions to wait for each other; the first that fits is used."""
 PACKED = 0.6
 """Part of a core that weights fill if all cores take an equal excess; the rest is for packing."""
+LARGE = 30_000
+"""Instructions of all cores above which one way to cut is tried, unless the effort is strong: each
+cut takes half a minute."""
 WORTH = 5.0
 """Seconds of the first way after which the others run in several processes, which need about two
 to start."""
@@ -220,6 +224,9 @@ class _Search:
         first, *others = plan.ways
         begin = time.monotonic()
         found = self._kept(self.cuts_or_none(first, plan.tries))
+        thorough = self.job.settings.effort == "strong"
+        if not thorough and any(one.made.instructions > LARGE for one in found):
+            return found
         if others and time.monotonic() - begin > WORTH:
             count = min(len(others), all_cores(), max(1, available_bytes() // peak_rss_bytes()))
             found += self._at_once(others, plan.tries, count)

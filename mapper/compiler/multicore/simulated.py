@@ -51,6 +51,11 @@ class Programs(NamedTuple):
     at_port: bool
     lines: Lines | None = None
 
+    @property
+    def instructions(self) -> int:
+        """Instructions of all cores; 0 if another process generated them."""
+        return sum(len(code.program) for code in self.made.codes) if self.made else 0
+
 
 def simulated(
     site: Site, job: CompileJob, found: Grouped, preset: str, same: Tried[Programs] | None = None,

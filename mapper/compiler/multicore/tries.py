@@ -63,6 +63,8 @@ def tried(
         try:
             one = run(found)
         except DoesNotFitError as error:
+            if isinstance(error, StreamsError) and line.join_parts(found, error.crowded):
+                continue
             refusals.append(error)
             if len(refusals) > REFUSED:
                 break

@@ -340,12 +340,26 @@ def _gives(one: Credit, step: Step) -> Step:
 
 
 class StreamsError(DoesNotFitError):
-    """A core communicates with too many others: layers next to each other have too many parts."""
+    """Cores communicate with too many others: layers next to each other have too many parts.
+
+    crowded : number of cores that each such core communicates with, by index of their macro node
+    """
+
+    def __init__(self, text: str, crowded: Sequence[Mapping[int, int]] = ()) -> None:
+        super().__init__(text)
+        self.crowded = crowded
 
 
-def require_streams(place: Place, count: int, most: int) -> None:
-    if count > most:
+def require_streams(needed: Mapping[Place, tuple[int, Mapping[int, int]]], most: int) -> None:
+    """Raise `StreamsError` if a core needs more streams than it has.
+
+    needed : streams of each core, and the cores that it communicates with, see `StreamsError`
+    """
+    crowded = {place: count for place, (count, _) in needed.items() if count > most}
+    if crowded:
+        place, count = next(iter(crowded.items()))
         raise StreamsError(
             f"core ({place[0]}, {place[1]}): {count} streams needed for data and credits of other "
-            f"cores, a core has {most}; use more or larger cores"
+            f"cores, a core has {most}; use more or larger cores",
+            [needed[place][1] for place in crowded],
         )

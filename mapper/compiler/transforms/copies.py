@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mapper.compiler.ir.graph import Graph
-from mapper.compiler.ir.node import BY_HOST, SHARES, Copy
+from mapper.compiler.ir.node import BY_HOST, SHARES, Copy, Relay
 from mapper.compiler.transforms.base import Context, Pass, Site, Taken, vectors
 from mapper.compiler.transforms.fuse import ALONE
 
@@ -17,7 +17,11 @@ NAME = "copy"
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
-    return ((node,) for node in graph.nodes_of(Copy) if not context.is_marked(NAME, node))
+    return (
+        (node,)
+        for node in graph.nodes_of(Copy)
+        if not isinstance(node.operator, Relay) and not context.is_marked(NAME, node)
+    )
 
 
 def legal(graph: Graph, site: Site, context: Context) -> str | None:

@@ -58,7 +58,7 @@ def fuse(graph: Graph, whole: bool = True, context: Context | None = None) -> li
         copies = [
             node
             for node in graph.users(macro.output)
-            if isinstance(node.operator, op.Copy) and not known.is_marked(ALONE, node)
+            if isinstance(node.operator, op.Copy) and not _is_alone(node, known)
         ]
         macro.copies = [node.output for node in copies]
         taken |= {*macro.nodes, *copies}
@@ -78,6 +78,13 @@ def _windows_of(graph: Graph, node: Node) -> Node | None:
 
 ALONE = "copies alone"
 """Mark of copies that become separate macro nodes."""
+
+
+def _is_alone(node: Node, context: Context) -> bool:
+    """Return whether a copy is a separate macro node."""
+    return isinstance(node.operator, op.Relay) or context.is_marked(ALONE, node)
+
+
 TOO_LARGE = "because one pixel of the fused layer does not fit the accumulators"
 
 

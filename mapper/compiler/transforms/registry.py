@@ -30,6 +30,7 @@ from mapper.compiler.transforms.fold import FOLD
 from mapper.compiler.transforms.fuse import FUSE, fuse
 from mapper.compiler.transforms.phases import split_phases
 from mapper.compiler.transforms.pool_first import POOL_FIRST
+from mapper.compiler.transforms.relays import relay
 from mapper.compiler.transforms.share import SHARE, copy_parts
 from mapper.compiler.transforms.siblings import SIBLINGS
 from mapper.compiler.transforms.split_groups import SPLIT_GROUPS, join_groups
@@ -108,6 +109,7 @@ def optimise_integers(graph: Graph, context: Context, off: Collection[str] = ())
             join_groups(graph, context)
     split_outputs(graph, context)
     whole_blocks(graph, context)
+    relay(graph, context)
 
 
 def lay_out(graph: Graph, context: Context, off: Collection[str] = ()) -> LaidOut:

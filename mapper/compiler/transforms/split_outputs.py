@@ -38,7 +38,7 @@ def split_outputs(graph: Graph, context: Context) -> None:
         if blocks <= most:
             continue
         count = -(-blocks // most)
-        _split(graph, node, requantise, -(-blocks // count) * shape.rows)
+        split_layer(graph, node, requantise, -(-blocks // count) * shape.rows)
         context.log.add(
             f"{node.label}: split into {count} parts by outputs: a core has "
             f"{shape.parameter_words} parameter words"
@@ -56,12 +56,15 @@ def _most_blocks(how: Requantisation, shape: NpuShape) -> int:
     return max(1, most)
 
 
-def _split(graph: Graph, node: Node, requantise: Node, size: int) -> None:
-    """Split a layer; size : outputs per part."""
+def split_layer(graph: Graph, node: Node, requantise: Node, size: int) -> list[tuple[Node, Node]]:
+    """Split a layer; return the convolution and requantisation of each part.
+
+    size : outputs per part
+    """
     how, made = requantise.operator, requantise.output
     assert isinstance(how, Requantise)
     constants = node.inputs[1:]
-    parts, nodes = [], list[Node]()
+    parts, made_of = [], list[tuple[Node, Node]]()
     for number, first in enumerate(range(0, made.channels, size)):
         mine = slice(first, min(first + size, made.channels))
         taken = []
@@ -73,11 +76,12 @@ def _split(graph: Graph, node: Node, requantise: Node, size: int) -> None:
             replace(one, name=f"{one.name}.{number}", shape=(*one.shape[:3], channels))
             for one in (node.output, made)
         )
-        nodes += [
-            Node(node.operator, [node.inputs[0], *taken], [sums], node.sources),
-            Node(Requantise(how.how.chosen(mine)), [sums], [part], requantise.sources),
-        ]
+        conv = Node(node.operator, [node.inputs[0], *taken], [sums], node.sources)
+        how_part = Requantise(how.how.chosen(mine))
+        made_of.append((conv, Node(how_part, [sums], [part], requantise.sources)))
         parts.append(part)
     at = graph.nodes.index(requantise)
+    nodes = [one for pair in made_of for one in pair]
     graph.nodes[at : at + 1] = [*nodes, Node(Concat(), parts, [made], requantise.sources)]
     graph.nodes.remove(node)
+    return made_of

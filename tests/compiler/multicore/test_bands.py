@@ -19,9 +19,8 @@ from mapper.compiler.artifacts.manifest import CompiledFolder
 from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.log import CompileLog
 from mapper.compiler.multicore import credits, plan, spread
-from mapper.compiler.multicore.areas import Homes
+from mapper.compiler.multicore.areas import Homes, taken_rows
 from mapper.compiler.multicore.job import CompileJob, MacroPiece, Made, Whole
-from mapper.compiler.multicore.period import taken_rows
 from mapper.compiler.multicore.rooms import Room
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.tiling.tiles import extent_of

@@ -23,9 +23,8 @@ from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.ir.node import Pool, Window
 from mapper.compiler.log import CompileLog
 from mapper.compiler.multicore import spread as module
-from mapper.compiler.multicore.areas import Homes
+from mapper.compiler.multicore.areas import Homes, taken_rows
 from mapper.compiler.multicore.job import CompileJob, MacroPiece, Made, Whole
-from mapper.compiler.multicore.period import taken_rows
 from mapper.compiler.multicore.placement import in_order
 from mapper.compiler.multicore.slices import can_split_blocks
 from mapper.compiler.pipeline import compile_model

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -28,6 +28,9 @@ class Fake(Line):
     def shortest(self, least: float) -> tuple[int, Grouped]:
         self.least.append(least)
         return 100, cut(self.cuts.pop(0))
+
+    def join_parts(self, made: Grouped, crowded: Sequence[Mapping[int, int]]) -> bool:
+        return len(crowded) > len(self.least)  # cuts that can be joined
 
     def learn(self, made: Grouped, cycles: Sequence[float]) -> None:
         self.learnt += cycles
@@ -84,6 +87,17 @@ def test_too_many_parts_are_tried_with_much_longer_periods() -> None:
     with pytest.raises(DoesNotFitError, match="streams"):
         tried(line, run)
     assert line.least[:2] == [0, pytest.approx(100 * tries.MUCH_LONGER)]
+
+
+def test_parts_are_joined_before_a_longer_period_is_tried() -> None:
+    def run(_: Grouped) -> Tried[str]:
+        raise StreamsError("streams", [{}] * 3)
+
+    line = Fake(range(9))
+    with pytest.raises(StreamsError):
+        tried(line, run)
+    assert line.least[:3] == [0, 0, 0]
+    assert line.least[3] == pytest.approx(100 * tries.MUCH_LONGER)
 
 
 def test_the_shortest_period_wins_unless_a_close_one_has_lower_latency() -> None:

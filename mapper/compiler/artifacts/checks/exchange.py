@@ -7,7 +7,7 @@ credit that the receiver sends after its last load of the overwritten vectors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -111,6 +111,7 @@ def _what(core: Traded, one: Instruction) -> str:
 def _sent(cores: Mapping[Place, Traded]) -> dict[tuple[Place, int], Sending]:
     """Return the vectors sent to each stream of each core."""
     found: dict[tuple[Place, int], Sending] = {}
+    inside = {place: _mask(core) for place, core in cores.items()}
     for place, core in cores.items():
         waited: dict[int, int] = {}
         for one in core.program:
@@ -122,11 +123,12 @@ def _sent(cores: Mapping[Place, Traded]) -> dict[tuple[Place, int], Sending]:
             key = (f["x"], f["y"]), f["stream"]
             if key[0] not in cores:
                 raise CheckFailedError(f"{_what(core, one)}: core {key[0]} has no program")
-            outside = np.setdiff1d(one.sends, cores[key[0]].maps)
+            mine = inside[key[0]]
+            outside = one.sends[~mine[np.minimum(one.sends, mine.size - 1)]]
             if outside.size:
                 raise CheckFailedError(
-                    f"{_what(core, one)}: writes FM[{outside[0]}] of core {key[0]}, which is not "
-                    "in a feature map there"
+                    f"{_what(core, one)}: writes FM[{outside.min()}] of core {key[0]}, which is "
+                    "not in a feature map there"
                 )
             sending = found.setdefault(key, Sending(place, [], []))
             if sending.source != place:
@@ -137,6 +139,13 @@ def _sent(cores: Mapping[Place, Traded]) -> dict[tuple[Place, int], Sending]:
             sending.cells.append(one.sends)
             sending.waited.append(dict(waited))
     return found
+
+
+def _mask(core: Traded) -> NDArray[np.bool_]:
+    """Return whether each vector is in a feature map; the last one and all later ones are not."""
+    mask = np.zeros(2 + int(core.maps.max(initial=0)), bool)
+    mask[core.maps] = True
+    return mask
 
 
 def _require_balance(place: Place, core: Traded, counted: Mapping[tuple[Place, int], int]) -> None:
@@ -246,22 +255,33 @@ def _overwritten(core: Traded, stream: int, cells: Cells) -> tuple[Cells, NDArra
     """
     last = np.full(1 + max(int(core.maps.max(initial=0)), int(cells.max(initial=0))), -1)
     latest, again = np.full(len(cells), -1), np.zeros(len(cells), bool)
-    came = np.zeros(last.size, bool)
+    came, order = np.zeros(last.size, bool), np.zeros(last.size, np.int64)
     at = 0
     for one in core.program:
         if one.name == "CTRL.WAIT" and one.fields["stream"] == stream and one.unit == LOAD:
             stop = min(at + one.fields["count"], len(cells))
-            for some in cells[at:stop]:  # one by one, as a wait may cover several for a vector
-                again[at] = came[some].all()
-                latest[at] = last[some].max()
+            for some in _distinct(cells[at:stop], order):
+                span = slice(at, at + len(some))
+                again[span] = came[some].all(1)
+                latest[span] = last[some].max(1)
                 came[some] = True
-                at += 1
+                at += len(some)
         for memory, places in one.reads:
             if memory == "FM":
                 last[places[places < last.size]] = one.number
     first = ~again
     latest[first] = last[cells[first]].max(1, initial=-1)
     return latest, again
+
+
+def _distinct(cells: Cells, order: NDArray[np.int64]) -> Iterable[Cells]:
+    """Return vectors that arrive during a wait: together, or one by one if some have the same
+    address. order : a number for each address"""
+    if not len(cells):
+        return ()
+    numbers = np.arange(len(cells))[:, None]
+    order[cells] = numbers
+    return [cells] if (order[cells] == numbers).all() else np.split(cells, len(cells))
 
 
 def _require_host_credits(core: Traded) -> None:
