@@ -123,6 +123,15 @@ class Homes:
         step = place.row_step
         return Span(-((place.row - rows.first) // step), -((place.row - rows.stop) // step))
 
+    def columns(self, tensor: Tensor, columns: Span) -> Span:
+        """Return the columns of its owner that hold some columns of a map."""
+        place = self.of(tensor)
+        if place.columns > 1:
+            return Span(columns.first // place.columns, -(-columns.stop // place.columns))
+        step, first = place.column_step, place.column
+        stop = first + step * (columns.stop - 1) + 1 if columns.size > 0 else first
+        return Span(first + step * columns.first, max(stop, first + step * columns.first))
+
     def kept(self, one: Sliced) -> Kept:
         """Return the region of a part of a map alone."""
         return Kept(self.of(one.whole).owner, self.box(one.whole, one.held))

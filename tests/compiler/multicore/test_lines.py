@@ -118,6 +118,24 @@ def test_random_networks(seed: int, case: str, monkeypatch: pytest.MonkeyPatch) 
     assert run_frames(found, samples, 3).bytes > 0
 
 
+def test_pixels_with_several_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A map whose pixels hold two columns is half as wide as the map that a layer reads."""
+    build = Builder(6, 40, 64, 3)
+    narrow = build.relu(build.conv(build.input, 8, Window((1, 1))))
+    build.end(build.conv(build.relu(build.conv(narrow, 16, SAME)), 16, SAME))
+    seen: list[int] = []
+
+    def spread_(job: CompileJob, chip: Chip, log: CompileLog) -> Made:
+        seen.extend(one.columns for one in job.places.values())
+        return in_lines(3, job, chip, log)
+
+    monkeypatch.setattr("mapper.compiler.pipeline.spread", spread_)
+    found = folder(deepcopy(build), HOW, SHAPE, CHIP)
+    assert 2 in seen
+    layers = checked(build, found)
+    assert [one.differences for one in layers] == [0] * len(layers)
+
+
 @pytest.mark.heavy
 @pytest.mark.sample(1)
 def test_rings_have_fewer_columns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,14 +193,17 @@ def _tiled(
 
     layer : index of its macro node; regions : regions of its inputs
     """
-    owners = {one.part: homes.of(one.whole).owner for one in made.inputs}
-    targets = list(dict.fromkeys(homes.of(one.whole).owner for one in made.outputs))
+    wholes = {one.part: one.whole for one in made.inputs}
     part = TiledPart(layer, [], [])
+
+    def access(whole: Tensor, span: Span, region: Hashable = None) -> Access:
+        return Access(homes.of(whole).owner, homes.columns(whole, span), region)
+
     for tile in tiles:
         spans = zip(made.macro.inputs, columns_read(made.macro, tile), strict=True)
-        part.reads.append([Access(owners[one], span, regions[one]) for one, span in spans])
+        part.reads.append([access(wholes[one], span, regions[one]) for one, span in spans])
         written = columns_written(made.macro, tile)
-        part.writes.append([Access(owner, written) for owner in targets])
+        part.writes.append(list(dict.fromkeys(access(one.whole, written) for one in made.outputs)))
     return part
 
 
