@@ -166,6 +166,10 @@ class Homes:
             return WORD_VECTORS * words
         return box.rows.size * (columns or owner.width) * self._pixel(kept)
 
+    def vectors(self, owner: Tensor) -> int:
+        """Return the vectors of a whole map."""
+        return self.size(Kept(owner, self.whole(owner)))
+
     def tall(self, kept: Kept) -> int:
         """Return the vectors of a column of a region."""
         return kept.box.rows.size * self._pixel(kept)

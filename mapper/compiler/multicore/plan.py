@@ -23,7 +23,7 @@ from mapper.compiler.multicore.rooms import Room, place_rooms
 from mapper.compiler.multicore.slices import Sliced
 from mapper.compiler.numerics.windows import GROUP
 from mapper.compiler.program.inputs import Span
-from mapper.compiler.program.links import Place, Target, require_streams
+from mapper.compiler.program.links import Crowded, Place, Target, require_streams
 from mapper.errors import DoesNotFitError
 
 HOST_VECTORS = 1 << 16
@@ -78,7 +78,7 @@ class _Planner:
             order_tiles(self.chip, self.cuts)
         for core in self.cores.values():
             self._number_streams(core)
-        require_streams({core.place: self._partners(core) for core in self.cores.values()}, STREAMS)
+        require_streams(map(self._crowded, self.cores.values()), STREAMS)
         for core in self.cores.values():
             self._place(core)
         results = self._results()
@@ -201,13 +201,16 @@ class _Planner:
                 core.credits[other.place] = count
                 count += 1
 
-    def _partners(self, core: CoreState) -> tuple[int, Counter[int]]:
-        """Return the streams of a core, and the number of cores that it communicates with, by index
-        of their macro node."""
+    def _crowded(self, core: CoreState) -> Crowded:
+        """Return the streams of a core, and the cores that it communicates with."""
         partners = {source for _, source in core.streams} | set(core.credits)
         macros = [{one.macro for one in self.cores[at].pieces} for at in partners - {HOST}]
-        count = len({*core.streams.values(), *core.credits.values()})
-        return count, Counter(one for some in macros for one in some)
+        return Crowded(
+            core.place,
+            len({*core.streams.values(), *core.credits.values()}),
+            [one.macro for one in core.pieces],
+            Counter(one for some in macros for one in some),
+        )
 
     def _place(self, core: CoreState) -> None:
         """Place the regions; rings have as many columns as fit."""

@@ -18,14 +18,8 @@ from mapper.compiler.codegen.searches import CutSearches
 from mapper.compiler.log import CompileLog
 from mapper.compiler.multicore.areas import taken_rows
 from mapper.compiler.multicore.costs import KnownCosts, PartCosts
-from mapper.compiler.multicore.job import CompileJob, Made, Whole, ports_of
-from mapper.compiler.multicore.line_buffers.lines import lines_of
-from mapper.compiler.multicore.period import Grouped, Line, Way, turns
-from mapper.compiler.multicore.placement import PRESETS
-from mapper.compiler.multicore.room import require_room_on_several
-from mapper.compiler.multicore.simulated import Programs, Site, simulated
-from mapper.compiler.multicore.spread import usable_places
-from mapper.compiler.multicore.tries import (
+from mapper.compiler.multicore.cuts.period import Grouped, Line, Way
+from mapper.compiler.multicore.cuts.tries import (
     TRIES,
     Tried,
     best_of,
@@ -34,6 +28,13 @@ from mapper.compiler.multicore.tries import (
     is_hopeless,
     tried,
 )
+from mapper.compiler.multicore.cuts.turns import turns
+from mapper.compiler.multicore.job import CompileJob, Made, Whole, ports_of
+from mapper.compiler.multicore.line_buffers.lines import lines_of
+from mapper.compiler.multicore.placement import PRESETS
+from mapper.compiler.multicore.room import require_room_on_several
+from mapper.compiler.multicore.simulated import Programs, Site, simulated
+from mapper.compiler.multicore.spread import usable_places
 from mapper.compiler.program.links import Place
 from mapper.compiler.settings import SearchEffort
 from mapper.compiler.stages import stage
@@ -42,9 +43,13 @@ from mapper.concurrency.processes import Calls
 from mapper.errors import DoesNotFitError
 from mapper.monitoring.resources import all_cores, available_bytes, peak_rss_bytes
 
-WAYS = (Way(2, 0.1), Way(2, 0.2), Way(4, 0.1))
-"""Ways to cut that are tried: early rows are more valuable on many cores than on few."""
-MORE_WAYS = (Way(2, 0.05), Way(2, 0.4), Way(4, 0.2), Way(1, 0.1), Way(8, 0.1))
+WAYS = (Way(2, 0.1), Way(2, 0.1, strip=2), Way(2, 0.1, strip=3))
+"""Ways to cut that are tried: with layers one by one, and in chains."""
+MORE_WAYS = (
+    Way(2, 0.2), Way(2, 0.05), Way(4, 0.1), Way(1, 0.1), Way(2, 0.1, strip=1),
+    Way(2, 0.2, strip=2), Way(2, 0.2, strip=3),
+)  # fmt: skip
+"""Further ways: early rows are more valuable on many cores than on few, and blocks than rows."""
 SHORT = (
     Way(2, 0.1, fills=True),
     Way(2, 0.1, streams=True),

@@ -12,13 +12,13 @@ from chipsim.npu.mesh.chip import MeshChip
 from chipsim.npu.mesh.report import chip_report
 from chipsim.npu.mesh.run import MeshTimes, run_mesh
 from mapper.compiler.log import CompileLog
+from mapper.compiler.multicore.cuts.period import Grouped
+from mapper.compiler.multicore.cuts.tries import Tried
 from mapper.compiler.multicore.job import CompileJob, Made, Whole
 from mapper.compiler.multicore.line_buffers.lines import Lines
 from mapper.compiler.multicore.meshed import HostSide, mesh_chip
-from mapper.compiler.multicore.period import Grouped
 from mapper.compiler.multicore.placement import cores_of
 from mapper.compiler.multicore.spread import on_cores
-from mapper.compiler.multicore.tries import Tried
 from mapper.compiler.multicore.vertices import vertices_of, with_own_nodes
 from mapper.compiler.program.image import program_of
 from mapper.compiler.program.links import Place

@@ -339,27 +339,34 @@ def _gives(one: Credit, step: Step) -> Step:
     return Step("LOAD", made, step.macro, tile=step.tile)
 
 
-class StreamsError(DoesNotFitError):
-    """Cores communicate with too many others: layers next to each other have too many parts.
+class Crowded(NamedTuple):
+    """A core and those that it communicates with.
 
-    crowded : number of cores that each such core communicates with, by index of their macro node
+    streams : number of streams that it needs
+    macros : its macro nodes, by index; partners : number of other cores, by index of their macro
+        node
     """
 
-    def __init__(self, text: str, crowded: Sequence[Mapping[int, int]] = ()) -> None:
+    place: Place
+    streams: int
+    macros: Sequence[int]
+    partners: Mapping[int, int]
+
+
+class StreamsError(DoesNotFitError):
+    """Cores communicate with too many others: layers next to each other have too many parts."""
+
+    def __init__(self, text: str, crowded: Sequence[Crowded] = ()) -> None:
         super().__init__(text)
         self.crowded = crowded
 
 
-def require_streams(needed: Mapping[Place, tuple[int, Mapping[int, int]]], most: int) -> None:
-    """Raise `StreamsError` if a core needs more streams than it has.
-
-    needed : streams of each core, and the cores that it communicates with, see `StreamsError`
-    """
-    crowded = {place: count for place, (count, _) in needed.items() if count > most}
+def require_streams(cores: Iterable[Crowded], most: int) -> None:
+    """Raise `StreamsError` if cores need more streams than they have."""
+    crowded = [one for one in cores if one.streams > most]
     if crowded:
-        place, count = next(iter(crowded.items()))
+        (x, y), count, *_ = crowded[0]
         raise StreamsError(
-            f"core ({place[0]}, {place[1]}): {count} streams needed for data and credits of other "
-            f"cores, a core has {most}; use more or larger cores",
-            [needed[place][1] for place in crowded],
-        )
+            f"core ({x}, {y}): {count} streams needed for data and credits of other cores, a core "
+            f"has {most}; use more or larger cores", crowded,
+        )  # fmt: skip

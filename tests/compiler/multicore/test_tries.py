@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pytest
 
-from mapper.compiler.multicore import tries
+from mapper.compiler.multicore.cuts import tries
+from mapper.compiler.multicore.cuts.period import Grouped, Line
+from mapper.compiler.multicore.cuts.tries import Tried, best_of, tried
 from mapper.compiler.multicore.job import MacroPiece
-from mapper.compiler.multicore.period import Grouped, Line
-from mapper.compiler.multicore.tries import Tried, best_of, tried
 from mapper.compiler.program.inputs import Span
-from mapper.compiler.program.links import StreamsError
+from mapper.compiler.program.links import Crowded, StreamsError
 from mapper.errors import DoesNotFitError
 
 
@@ -29,7 +29,7 @@ class Fake(Line):
         self.least.append(least)
         return 100, cut(self.cuts.pop(0))
 
-    def join_parts(self, made: Grouped, crowded: Sequence[Mapping[int, int]]) -> bool:
+    def relieve(self, made: Grouped, crowded: Sequence[Crowded]) -> bool:
         return len(crowded) > len(self.least)  # cuts that can be joined
 
     def learn(self, made: Grouped, cycles: Sequence[float]) -> None:
@@ -91,7 +91,7 @@ def test_too_many_parts_are_tried_with_much_longer_periods() -> None:
 
 def test_parts_are_joined_before_a_longer_period_is_tried() -> None:
     def run(_: Grouped) -> Tried[str]:
-        raise StreamsError("streams", [{}] * 3)
+        raise StreamsError("streams", [Crowded((0, 0), 17, [], {})] * 3)
 
     line = Fake(range(9))
     with pytest.raises(StreamsError):

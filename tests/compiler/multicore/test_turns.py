@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from copy import deepcopy
 from dataclasses import replace
-from typing import cast
 
 import pytest
 
 from chipsim.chip.model import Chip
 from mapper.compiler.artifacts.cycles import run_frames
 from mapper.compiler.multicore.costs import PartCost
+from mapper.compiler.multicore.cuts.period import Line
+from mapper.compiler.multicore.cuts.turns import turns
 from mapper.compiler.multicore.job import MacroPiece
-from mapper.compiler.multicore.period import Line, turns
 from mapper.compiler.program.inputs import Span
 from mapper.errors import DoesNotFitError
 from tests.compiler.multicore.test_programs import HOW, checked, folder
@@ -21,28 +21,29 @@ from tests.compiler.networks import residual
 from tests.compiler.programs import SHAPE
 
 
-class Lines:
+class Lines(Line):
     """Layers by their units; layers in `fixed` take as long in parts as whole."""
 
     def __init__(self, units: list[int], fixed: tuple[int, ...] = (), most: int = 99) -> None:
-        self.rows, self.fixed, self.most = units, fixed, most
+        self.sizes, self.fixed, self.most = units, fixed, most
+        self.chains = [(number,) for number in range(len(units))]
 
-    def units(self, layer: int) -> int:
-        return self.rows[layer]
+    def units(self, number: int) -> int:
+        return self.sizes[number]
 
-    def cost(self, layer: int, size: int) -> PartCost:
+    def cost(self, number: int, size: int) -> PartCost:
         if size > self.most:
             raise DoesNotFitError("too large")
-        return PartCost(100 if layer in self.fixed else 10 * size, 0, 0, 0, 0, 0, 0)
+        return PartCost(100 if number in self.fixed else 10 * size, 0, 0, 0, 0, 0, 0)
 
-    def piece(self, layer: int, first: int, stop: int) -> MacroPiece:
-        return MacroPiece(layer, Span(first, stop), Span(0, 1))
+    def pieces(self, number: int, first: int, stop: int) -> list[MacroPiece]:
+        return [MacroPiece(number, Span(first, stop), Span(0, 1))]
 
 
 def made(line: Lines, cores: int) -> list[dict[int, list[tuple[int, int]]]]:
     """Return, for each cut, the rows and cores of each layer."""
     found = []
-    for cut in turns(cast(Line, line), cores):
+    for cut in turns(line, cores):
         layers: dict[int, list[tuple[int, int]]] = {}
         for piece, group in zip(cut.pieces, cut.groups, strict=True):
             layers.setdefault(piece.macro, []).append((piece.rows.size, group))

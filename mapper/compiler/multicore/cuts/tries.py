@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Generic, NamedTuple, TypeVar
 
-from mapper.compiler.multicore.period import Grouped, Line
+from mapper.compiler.multicore.cuts.period import Grouped, Line
 from mapper.compiler.program.links import StreamsError
 from mapper.errors import DoesNotFitError
 
@@ -63,7 +63,7 @@ def tried(
         try:
             one = run(found)
         except DoesNotFitError as error:
-            if isinstance(error, StreamsError) and line.join_parts(found, error.crowded):
+            if isinstance(error, StreamsError) and line.relieve(found, error.crowded):
                 continue
             refusals.append(error)
             if len(refusals) > REFUSED:

@@ -1,0 +1,1 @@
+"""Cuts of a model into parts, one or more per core."""
