@@ -10,6 +10,7 @@ import time
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from operator import le
 from typing import Any, NamedTuple, TypeVar
 
 from chipsim.chip.model import Chip
@@ -63,6 +64,8 @@ FEWER_TILES = (Way(2, 0.1, lines=8), Way(2, 0.1, lines=12))
 """The same if tiles need more instructions to wait for each other; the first that fits is used."""
 PACKED = 0.6
 """Part of a core that weights fill if all cores take an equal excess; the rest is for packing."""
+ALMOST = 1.01
+"""Maximum period and latency of a placement with fewer flit-hops, as a multiple of the best one."""
 LARGE = 30_000
 """Instructions of all cores above which one way to cut is tried, unless the effort is strong: each
 cut takes half a minute."""
@@ -112,15 +115,18 @@ class Task(NamedTuple):
     tries: int
 
 
-Placed = tuple[list[Place], bool]
-"""`places` and `at_port` of `Programs`; other processes return no objects of the graph."""
+Placed = tuple[list[Place], bool, float]
+"""`places`, `at_port` and `hops` of `Programs`; other processes return no objects of the graph."""
 
 
 def try_ways(task: Task) -> list[list[Tried[Placed]]]:
     """Return the simulated cuts of each way of a task."""
     search = _Search(task.job, task.chip, task.ports, task.costs)
     found = [search.cuts_or_none(way, task.tries) for way in task.ways]
-    return [[_with(one, (one.made.places, one.made.at_port)) for one in ran] for ran in found]
+    return [
+        [_with(one, (one.made.places, one.made.at_port, one.made.hops)) for one in ran]
+        for ran in found
+    ]
 
 
 def _with(one: Tried[Any], made: M) -> Tried[M]:
@@ -310,7 +316,10 @@ class _Search:
                     simulated(self._site, one.made.job, one.found, preset, one, apart=True)
                 )
         found.append(first(cuts))
-        return min(found, key=self._rank)
+        best = min(found, key=self._rank)
+        limits = [ALMOST * one for one in self._rank(best)]
+        near = [one for one in found if all(map(le, self._rank(one), limits))]
+        return min(near, key=lambda one: (one.made.hops, *self._rank(one)))
 
     def cuts_or_none(self, way: Way, tries: int, cores: int | None = None) -> Ran:
         """Return some cuts of a way; none if the cores have too little memory for it, or if the

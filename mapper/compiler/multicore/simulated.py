@@ -41,6 +41,7 @@ class Programs(NamedTuple):
 
     made : None if another process generated them
     at_port : the port of a node is the bottleneck
+    hops : flit-hops per frame
     lines : line buffers, if the cores keep some columns of each map
     """
 
@@ -49,6 +50,7 @@ class Programs(NamedTuple):
     job: CompileJob
     places: list[Place]
     at_port: bool
+    hops: float
     lines: Lines | None = None
 
     @property
@@ -86,7 +88,7 @@ def simulated(
         cycles[groups[core]] = ran.cores[core].cycles + float(late)
     assert ran.mean is not None
     at_port = ran.bound.where.startswith("port")
-    programs = Programs(made, log, job, at, at_port, lines)
+    programs = Programs(made, log, job, at, at_port, float(ran.links.sum()), lines)
     return Tried(found, programs, cycles, ran.mean, ran.latency)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -13,13 +14,19 @@ from mapper.compiler.artifacts.manifest import Target
 from mapper.compiler.artifacts.simulate import simulate
 from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.compiled import Compiled
+from mapper.compiler.log import CompileLog
 from mapper.compiler.multicore import search, simulated
+from mapper.compiler.multicore.cuts.period import Grouped
+from mapper.compiler.multicore.cuts.tries import Tried
+from mapper.compiler.multicore.job import CompileJob, Whole
 from mapper.compiler.multicore.search import PLANS
+from mapper.compiler.multicore.simulated import Programs, Site
 from mapper.compiler.pipeline import compile_model
 from mapper.compiler.program.image import pack_image
 from mapper.compiler.settings import CompileSettings, SearchEffort
 from mapper.concurrency.processes import Calls
 from mapper.errors import UsageError
+from mapper.placement.clock import ENDLESS
 from tests.compiler.networks import Builder, residual
 from tests.compiler.programs import SHAPE, folder_of, source_of
 
@@ -168,6 +175,30 @@ def test_a_layer_is_cut_by_rows_and_by_output_blocks() -> None:
     outcome = simulate(folder, samples.x, threads=1, check=True)
     assert {one.differences for one in outcome.compared} == {0}
     verify_compiled(folder)
+
+
+@pytest.mark.parametrize(("period", "latency", "kept"), [
+    (100, 1000, True), (100.9, 1009, True), (101.1, 1000, False), (100, 1011, False),
+])  # fmt: skip
+def test_a_placement_with_fewer_hops_may_be_slightly_slower(
+    period: float, latency: int, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both placements have the same parts; energy grows with the flit-hops."""
+
+    def one(time: float, first: int, hops: float) -> Tried[Programs]:
+        programs = Programs(None, CompileLog(), job, [], False, hops)
+        return Tried(Grouped([], [], []), programs, [time], time, first)
+
+    class Placing(search._Search):
+        def __init__(self) -> None:
+            self.job, self.chip, self.ended, self._known = job, Chip("mesh", 2, 2), False, {}
+            self.ports, self._site = [], Site(self.chip, [], Whole([], {}, {}, {}, []))
+
+    job = cast(CompileJob, SimpleNamespace(settings=HOW, clock=ENDLESS))
+    again = one(period, latency, 50)
+    monkeypatch.setattr(search, "simulated", lambda *_, **__: again)
+    cut = one(100, 1000, 100)
+    assert (Placing()._placed_again([cut], 1) is again) == kept
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("inf"), float("nan")])
