@@ -10,6 +10,7 @@ from chipsim.chip.host import ChipHost
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.artifacts.layers import ProgramRun, layer_row, parts_of, timeline_rows
 from mapper.compiler.artifacts.manifest import Target
+from mapper.compiler.artifacts.rings import ring_rows
 from mapper.compiler.codegen.code import CoreCode
 from mapper.compiler.compiled import Compiled
 from mapper.compiler.ir.node import Host
@@ -53,6 +54,7 @@ def report_of(compiled: Compiled, model: str, target: Target, command: list[str]
         **({"host_cycles": work} if (work := sum(compiled.stages.cycles)) else {}),
         "memories": _memories(compiled, shape),
         "maps": [row for code in compiled.codes for row in _maps(code)],
+        **({"rings": rings} if (rings := _rings(compiled)) else {}),
         "timelines": [
             {"core": list(code.place), "units": timeline_rows(code.program, code.timeline)}
             for code in compiled.codes
@@ -96,6 +98,10 @@ def _maps(code: CoreCode) -> list[Report]:
         }
         for one in code.maps
     ]
+
+
+def _rings(compiled: Compiled) -> list[Report]:
+    return [row for code in compiled.codes for row in ring_rows(code)]
 
 
 def _memories(compiled: Compiled, shape: NpuShape) -> Report:

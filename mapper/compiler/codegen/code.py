@@ -43,12 +43,14 @@ class Lying(NamedTuple):
     tensor : tensor of the graph
     region : its memory region, whose tensor has the size of the part
     rows, channels : extent of the part
+    least : columns that a ring needs; 0 for a whole map
     """
 
     tensor: Tensor
     region: Region
     rows: Span
     channels: Span
+    least: int = 0
 
     @classmethod
     def whole(cls, region: Region) -> Lying:

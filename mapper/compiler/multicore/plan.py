@@ -281,9 +281,10 @@ class _Planner:
             made.used = max(made.used, address.base + size)
             if address.slots:
                 made.used = max(made.used, address.base + (1 << address.slots + 2) + size)
+            least = core.rings[key].least if key in core.rings else 0
             for one in self.chip.held(kept.owner, kept.box):
                 region = self.homes.region(kept, one, *address)
-                made.parts.append(Lying(one.whole, region, *one.held))
+                made.parts.append(Lying(one.whole, region, *one.held, least))
             if kept.owner.planes:
                 made.filled += self._filled(kept, address.base)
                 if address.slots:

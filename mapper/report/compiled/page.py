@@ -9,6 +9,7 @@ from mapper.report.cells import Cell, Head, Table, table
 from mapper.report.compiled.chiprun import chip_run
 from mapper.report.compiled.judged import judged
 from mapper.report.compiled.pictures import memory_map, timelines
+from mapper.report.compiled.rings import rings
 from mapper.report.page import asset, colour_style, templates
 from mapper.results.tables import size
 from mapper.version import version
@@ -44,6 +45,7 @@ def render_compiled(report: dict[str, Any]) -> bytes:
             command=shlex.join(report["command"]),
             host=_host(report),
             picture=memory_map(report),
+            rings=rings(report),
             stages=_stages(report),
             settings=_settings(report),
             log=report["log"],

@@ -102,6 +102,23 @@ class Map(Struct):
     dies: int
 
 
+class Ring(Struct):
+    """A line buffer: columns of a map that a core keeps and needs, and the reads of each tile.
+
+    reads : first and last cycle of its loads, first column and end
+    """
+
+    core: tuple[Whole, Whole]
+    map: str
+    rows: tuple[Whole, Whole]
+    columns: Whole
+    kept: Whole
+    least: Whole
+    vectors: Whole
+    tall: Whole
+    reads: list[tuple[Whole, Whole, Whole, Whole]]
+
+
 class Timeline(Struct):
     """Activity of the units of a core: starts and ends."""
 
@@ -265,6 +282,7 @@ class CompiledReport(Struct):
     seconds: dict[str, Amount]
     limits_missed: list[str] | UnsetType = UNSET
     host_cycles: Whole | UnsetType = UNSET
+    rings: list[Ring] | UnsetType = UNSET
     judge: Judge | UnsetType = UNSET
     simulation: Simulation | UnsetType = UNSET
     outputs_db: dict[str, Decibels] | UnsetType = UNSET
