@@ -56,7 +56,8 @@ def ablate(
 ) -> int:
     """Print the cycles per frame with all passes, without each pass, and with other tiles.
 
-    For several cores also print latency and initiation interval, and other placements.
+    For one core also print the cycles of each layer with all rules for tiles, for several cores
+    latency and initiation interval, and other placements.
     """
     rows = ablation(compiling, target)
     several = rows[0].latency is not None
@@ -70,12 +71,28 @@ def ablate(
     for row in rows:
         if row.why is not None:
             terminal.say(options, f"note: {_changed(row, rows[0])}: {row.why}")
-    result = {"ablation": [row._asdict() for row in rows]}
+    result = {
+        "ablation": [
+            row._asdict() | {"layers": [one._asdict() for one in row.layers]} for row in rows
+        ]
+    }
     _keep_rows(options, "ablation", result["ablation"])
-    terminal.emit(
-        options, result, [columns(f"{options.model.name} on {options.chip}", heads, table)]
-    )
+    tables = [columns(f"{options.model.name} on {options.chip}", heads, table)]
+    terminal.emit(options, result, tables + _layer_table(rows))
     return 0
+
+
+def _layer_table(rows: list[AblationRow]) -> list[Table]:
+    """Return the cycles and stalls of each layer, and its cycles with other rules for tiles."""
+    first, *others = [row for row in rows if row.layers]
+    if not others:
+        return []
+    rules = [TILES[row.schedule].removeprefix("tiles of ") for row in others]
+    heads = ["layer", "cycles", "stalls", *rules]
+    table = [
+        [*one, *(row.layers[at].cycles for row in others)] for at, one in enumerate(first.layers)
+    ]
+    return [columns("cycles of layers, and with other tiles", heads, table)]
 
 
 def _changed(row: AblationRow, first: AblationRow) -> str:

@@ -15,6 +15,7 @@ from chipsim.npu.mesh.report import ChipReport, chip_report
 from chipsim.npu.mesh.run import run_mesh
 from mapper.compiler.artifacts.cycles import chip_of
 from mapper.compiler.artifacts.manifest import Target, folder_in_memory
+from mapper.compiler.artifacts.report import core_layers
 from mapper.compiler.compiled import Compiled
 from mapper.compiler.settings import CompileSettings, Placement, Schedule
 from mapper.compiler.transforms.switches import SWITCHES
@@ -24,6 +25,18 @@ HOST_WORK = ("node", "windows")
 """Host steps that compute; other steps only transfer maps."""
 FRAMES = 8
 """Frames to run on several cores; the period is measured from frame 3 on."""
+
+
+class LayerCycles(NamedTuple):
+    """A layer on one core.
+
+    layer : first node; cycles : from the end of the previous layers to its end
+    stalls : those in which even its busiest unit waits
+    """
+
+    layer: str
+    cycles: int
+    stalls: int
 
 
 class AblationRow(NamedTuple):
@@ -37,6 +50,7 @@ class AblationRow(NamedTuple):
     latency, period, flit_hops : on several cores: cycles of the first frame, cycles from frame to
         frame, and flits of a frame summed over all links; None on one core
     why : reason why it does not compile, or None
+    layers : on one core, with all passes
     """
 
     without: str | None
@@ -50,6 +64,7 @@ class AblationRow(NamedTuple):
     period: float | None = None
     flit_hops: float | None = None
     why: str | None = None
+    layers: tuple[LayerCycles, ...] = ()
 
 
 def ablation(compiling: Callable[[CompileSettings], Compiled], target: Target) -> list[AblationRow]:
@@ -94,7 +109,7 @@ def _row(without: str | None, made: Compiled, whole: int, target: Target) -> Abl
     how = target.settings.schedule, target.settings.placement
     row = AblationRow(without, *how, cycles, cycles / whole, host, signal)
     if not made.ports:
-        return row
+        return row if without else row._replace(layers=_layers(made, target))
     run = _run(made, target)
     hops = float(run.links.sum())
     return row._replace(latency=run.latency, period=run.period, flit_hops=hops)
@@ -104,3 +119,13 @@ def _run(made: Compiled, target: Target) -> ChipReport:
     """Run frames on several cores."""
     chip = chip_of(folder_in_memory(Path("the programs"), made, target))
     return chip_report(chip, run_mesh(chip, FRAMES))
+
+
+def _layers(made: Compiled, target: Target) -> tuple[LayerCycles, ...]:
+    rows = core_layers(made.code, target.shape)
+    return tuple(
+        LayerCycles(
+            one["nodes"][0], one["cycles"], round((1 - max(one["busy"].values())) * one["cycles"])
+        )
+        for one in rows
+    )

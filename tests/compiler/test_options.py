@@ -109,6 +109,13 @@ def test_b14_an_ablation_has_a_row_for_every_pass() -> None:
     assert rows[0].share == 1
     worse = {row.without for row in rows if row.cycles > rows[0].cycles}
     assert {"fuse", "few-channels"} <= worse, rows
+    tiles = {row.schedule: row.layers for row in rows if row.without is None}
+    assert set(tiles) == {"search", "rows", "plane8", "plane16"}
+    for layers in tiles.values():
+        assert [one.layer for one in layers] == [one.layer for one in tiles["search"]]
+        assert all(0 <= one.stalls < one.cycles for one in layers)
+    assert sum(one.cycles for one in tiles["search"]) == rows[0].cycles
+    assert not any(row.layers for row in rows if row.without)
 
 
 @pytest.mark.heavy

@@ -49,7 +49,7 @@ def report_of(compiled: Compiled, model: str, target: Target, command: list[str]
         "cycles": busiest.timeline.cycles,
         "busy": busy_shares(busiest.timeline),
         "packing": compiled.packing._asdict() | {"by_host": compiled.packing.by_host},
-        "layers": [row for code in compiled.codes for row in _layers(code, shape)],
+        "layers": [row for code in compiled.codes for row in core_layers(code, shape)],
         "host": _host(compiled, target),
         **({"host_cycles": work} if (work := sum(compiled.stages.cycles)) else {}),
         "memories": _memories(compiled, shape),
@@ -75,7 +75,7 @@ def _host(compiled: Compiled, target: Target) -> list[Report]:
     ]
 
 
-def _layers(code: CoreCode, shape: NpuShape) -> list[Report]:
+def core_layers(code: CoreCode, shape: NpuShape) -> list[Report]:
     """Return the report rows of the layers of a core."""
     run = ProgramRun.of(code.steps, code.program, code.timeline, shape)
     regions = {one.region.tensor: one.region for one in code.maps}
