@@ -511,3 +511,41 @@ def test_outputs_without_samples_on_the_first_axis(last: Any, tmp_path: Path) ->
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     rows = {row["name"]: row["elements"] for row in report["judge"]["rows"]}
     assert rows["y"] == len(X) * 8 * 4 * 5
+
+
+def test_the_host_reads_rows_that_no_core_stores(tmp_path: Path) -> None:
+    """The cores read some rows of a map of the host, which reads all of them itself. Each frame is
+    compared with its own numbers there."""
+    scales = {"a": np.float32(0.03), "b": np.float32(0.004), "c": np.float32(0.016)}
+    nodes = []
+    for name, scale in (("x", "a"), ("t", "b")):
+        nodes += [
+            helper.make_node("QuantizeLinear", [name, scale, "zero"], [f"{name}i"]),
+            helper.make_node("DequantizeLinear", [f"{name}i", scale, "zero"], [f"{name}q"]),
+        ]
+    nodes.insert(2, helper.make_node("Tanh", ["xq"], ["t"]))
+    nodes += [
+        helper.make_node("Mul", ["tq", "xq"], ["m"]),
+        helper.make_node("QuantizeLinear", ["m", "c", "zero"], ["mi"]),
+        helper.make_node("DequantizeLinear", ["mi", "c", "zero"], ["mq"]),
+        helper.make_node("Slice", ["mq", "first", "stop", "axis"], ["s"]),
+        helper.make_node("QuantizeLinear", ["s", "c", "zero"], ["si"]),
+        helper.make_node("DequantizeLinear", ["si", "c", "zero"], ["y"]),
+        helper.make_node("Add", ["tq", "half"], ["z"]),
+    ]
+    values = {name: np.int64([value]) for name, value in (("first", 6), ("stop", 9), ("axis", 2))}
+    values |= {**scales, "zero": np.int8(0), "half": np.full((4, 1, 1), 0.5, np.float32)}
+    samples = RANDOM.normal(size=(4, 4, 12, 5)).astype(np.float32)
+    path = tmp_path / "m.onnx"
+    onnx.save(onnx_model(nodes, values, samples[:1].shape, ["y", "z"]), path)
+    np.save(tmp_path / "x.npy", samples)
+    out = tmp_path / "out"
+    assert main(["compile", str(path), "--chip", "2x2", "-o", str(out), "-q"]) == 0
+    folder = read_folder(out)
+    partial = [one for one in folder.manifest["maps"] if one["name"].startswith("tq")]
+    assert sum(one["rows"][1] - one["rows"][0] for one in partial) < 12
+    report = json.loads((out / "report.json").read_text())
+    found = judged(Machine(folder), folder.model, samples, report)
+    assert not found.why
+    assert [one.name for one in found.rows if one.departs] == []
+    assert {"y", "z"} <= {one.name for one in found.rows}

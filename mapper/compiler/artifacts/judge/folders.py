@@ -58,7 +58,8 @@ class Judged:
             mask = machine.covered(name)[:, :, channels]
             self._channels[name] = channels
             how = one["scale"] or 1.0, one["zero_point"], one["bits"]
-            gaps = None if mask.all() else mask
+            host = name in taken and name not in layers  # it has all elements
+            gaps = None if host or mask.all() else mask
             self._maps.append(StoredMap(name, layers.get(name, ()), *how, gaps))
         moved = {
             MOVED.sub("", one.name): 2.0**-one.bits
