@@ -26,7 +26,11 @@ MOST_CORES = STREAMS // 2
 def relay(graph: Graph, context: Context) -> None:
     """Split the layers and insert the relays, if the cores can hold the weights of all layers."""
     shape = context.shape
-    layers = [node for node in graph.nodes_of(Conv) if conv_of(node).groups == 1]
+    layers = [
+        node
+        for node in graph.nodes_of(Conv)
+        if conv_of(node).groups == 1 and node.inputs[0].type != "bits"  # the ALU cannot move bits
+    ]
     words = [_words(node, shape) * blocks_of(node.output.channels, shape.rows) for node in layers]
     if sum(words) > context.cores * shape.weight_words:
         return  # weights come from the host while the program runs
@@ -47,9 +51,9 @@ def relay(graph: Graph, context: Context) -> None:
 
 def _words(node: Node, shape: NpuShape) -> int:
     """Return the weight words of an output block of a convolution without groups."""
-    data, (_, *kernel, channels) = node.inputs[0], node.inputs[1].shape
-    blocks = blocks_of(channels, 8 * shape.rows if data.type == "bits" else shape.rows)
-    return math.prod(kernel) * blocks * (2 if data.bits == 16 else 1)
+    _, *kernel, channels = node.inputs[1].shape
+    words = math.prod(kernel) * blocks_of(channels, shape.rows)
+    return words * (2 if node.inputs[0].bits == 16 else 1)
 
 
 def _strips(node: Node, shape: NpuShape) -> int:

@@ -40,9 +40,9 @@ def network(outputs: int, height: int = 5, added: bool = False) -> Builder:
     return build
 
 
-def compiled(build: Builder, shape: NpuShape, chip: Chip = CHIP) -> Compiled:
+def compiled(build: Builder, shape: NpuShape, chip: Chip = CHIP, bits: int = 8) -> Compiled:
     source, samples = source_of(deepcopy(build))
-    return compile_model(source, shape, samples, HOW, chip=chip)
+    return compile_model(source, shape, samples, replace(HOW, bits=bits), chip=chip)
 
 
 def is_relay(macro: Macro) -> bool:
@@ -52,6 +52,7 @@ def is_relay(macro: Macro) -> bool:
 CASES = {
     "blocks": (FEW, network(72), 3),
     "sum": (FEW, network(68, added=True), 3),
+    "16 bits": (replace(FEW, multiplier="dual", weight_words=80), network(72), 3),
     "strips": (replace(FEW, map_vectors=200), network(36, 12), 3),
 }
 
@@ -63,7 +64,8 @@ def test_exact(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every layer equals the reference, also if frames overlap on the mesh; a relay has its own
     core. Without relays the host must send weights while the program runs."""
     shape, build, parts = CASES[case]
-    made = compiled(build, shape)
+    bits = 16 if case == "16 bits" else 8
+    made = compiled(build, shape, bits=bits)
     found = folder_of(made, Target(CHIP, shape, HOW))
     layers = checked(build, found)
     assert [one.differences for one in layers] == [0] * len(layers)
@@ -74,9 +76,11 @@ def test_exact(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(len(one) == 1 for one in cores if any(one))
     assert not made.host_weights.size
     monkeypatch.setattr(NAME, lambda *_: None)
-    assert compiled(build, shape).host_weights.size
+    assert compiled(build, shape, bits=bits).host_weights.size
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("outputs", "words", "parts"),
     [
@@ -108,6 +112,8 @@ def test_streamed_weights_need_no_relays() -> None:
     assert not any(map(is_relay, made.macros))
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_many_parts_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     """Layers whose cores need too many streams get larger parts."""
     build = Builder(16, 24, 16)
