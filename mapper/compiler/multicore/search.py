@@ -297,8 +297,11 @@ class _Search:
         return found
 
     def _placed_again(self, cuts: Ran, count: int) -> Tried[Programs]:
-        """Return the best of some cuts, after the best ones are placed by a slower preset."""
+        """Return the best of some cuts, after the best ones are placed by a slower preset; all, if
+        a port is the bottleneck, because its flits depend more on the placement than on the cut."""
         first = earliest if self.job.settings.objective == "latency" else best_of
+        if count and first(cuts).made.at_port:
+            count = len(cuts)
         left: Ran = list(cuts)
         found: Ran = []
         for _ in range(count if self.job.settings.placement == "mapper" else 0):
