@@ -30,7 +30,6 @@ REASONS = {
             "mapper.compiler.tiling.loop_nest.search.Found.modelled",
             "mapper.compiler.tiling.loop_nest.search.Found.tiling",
             "mapper.compiler.tiling.loop_nest.search.search_all",
-            "mapper.compiler.tiling.loop_nest.steps.LayerCost.stalls",
             "mapper.compiler.tiling.loop_nest.steps.network_cost",
             "mapper.compiler.tiling.loop_nest.traffic.layer_of",
             "mapper.compiler.tiling.loop_nest.traffic.partial_sums",

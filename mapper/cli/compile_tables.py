@@ -90,7 +90,8 @@ def _layer_table(rows: list[AblationRow]) -> list[Table]:
     rules = [TILES[row.schedule].removeprefix("tiles of ") for row in others]
     heads = ["layer", "cycles", "stalls", *rules]
     table = [
-        [*one, *(row.layers[at].cycles for row in others)] for at, one in enumerate(first.layers)
+        [one.layer, one.cycles, one.stalls, *(row.layers[at].cycles for row in others)]
+        for at, one in enumerate(first.layers)
     ]
     return [columns("cycles of layers, and with other tiles", heads, table)]
 

@@ -115,8 +115,8 @@ class Task(NamedTuple):
     tries: int
 
 
-Placed = tuple[list[Place], bool, float]
-"""`places`, `at_port` and `hops` of `Programs`; other processes return no objects of the graph."""
+Placed = tuple[list[Place], str, float]
+"""`places`, `bound` and `hops` of `Programs`; other processes return no objects of the graph."""
 
 
 def try_ways(task: Task) -> list[list[Tried[Placed]]]:
@@ -124,7 +124,7 @@ def try_ways(task: Task) -> list[list[Tried[Placed]]]:
     search = _Search(task.job, task.chip, task.ports, task.costs)
     found = [search.cuts_or_none(way, task.tries) for way in task.ways]
     return [
-        [_with(one, (one.made.places, one.made.at_port, one.made.hops)) for one in ran]
+        [_with(one, (one.made.places, one.made.bound, one.made.hops)) for one in ran]
         for ran in found
     ]
 
@@ -236,7 +236,8 @@ class _Search:
         begin = time.monotonic()
         found = self._kept(self.cuts_or_none(first, plan.tries))
         thorough = self.job.settings.effort == "strong"
-        if not thorough and any(one.made.instructions > LARGE for one in found):
+        large = any(one.made.instructions > LARGE for one in found)
+        if (large and not thorough) or any(map(self._is_enough, found)):
             return found
         if others and time.monotonic() - begin > WORTH:
             count = min(len(others), all_cores(), max(1, available_bytes() // peak_rss_bytes()))
@@ -340,6 +341,10 @@ class _Search:
         one = len(self.job.partition.functions) == 1
         return one and self.job.settings.objective == "latency"
 
+    def _is_enough(self, one: Tried[Programs]) -> bool:
+        """Return whether no cut has a shorter period, because the host is the bottleneck."""
+        return one.made.at_host and self.job.settings.objective == "throughput"
+
     def _job_of(self, way: Way) -> CompileJob:
         return self.job._replace(choices=replace(self.job.choices, lag=way.lag))
 
@@ -382,7 +387,7 @@ class _Search:
             if self._in_turns:
                 found = each(turns(line, line.cores), run, self._over)
                 return found + tried(line, run, tries=tries, over=self._over)
-            return tried(line, run, before, tries, self._over)
+            return tried(line, run, before, tries, self._over, self._is_enough)
 
 
 def _fewer(chip: Chip, places: list[Place]) -> Chip:

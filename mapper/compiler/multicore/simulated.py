@@ -40,7 +40,7 @@ class Programs(NamedTuple):
     """Programs of a cut on some cores, the log of their generation, and their input.
 
     made : None if another process generated them
-    at_port : the port of a node is the bottleneck
+    bound : the bottleneck
     hops : flit-hops per frame
     lines : line buffers, if the cores keep some columns of each map
     """
@@ -49,9 +49,19 @@ class Programs(NamedTuple):
     log: CompileLog
     job: CompileJob
     places: list[Place]
-    at_port: bool
+    bound: str
     hops: float
     lines: Lines | None = None
+
+    @property
+    def at_port(self) -> bool:
+        """Whether the port of a node is the bottleneck."""
+        return self.bound.startswith("port")
+
+    @property
+    def at_host(self) -> bool:
+        """Whether the host is the bottleneck."""
+        return self.bound == "host"
 
     @property
     def instructions(self) -> int:
@@ -87,8 +97,7 @@ def simulated(
         late = work.waits[:, CAUSES.index("router")].max() / FRAMES
         cycles[groups[core]] = ran.cores[core].cycles + float(late)
     assert ran.mean is not None
-    at_port = ran.bound.where.startswith("port")
-    programs = Programs(made, log, job, at, at_port, float(ran.links.sum()), lines)
+    programs = Programs(made, log, job, at, ran.bound.where, float(ran.links.sum()), lines)
     return Tried(found, programs, cycles, ran.mean, ran.latency)
 
 

@@ -26,7 +26,7 @@ class RingPicture(NamedTuple):
 
 
 class Rings(NamedTuple):
-    """note : memory of all line buffers, beside the least"""
+    """note : memory of all line buffers, and the least that they need"""
 
     note: str
     table: Table

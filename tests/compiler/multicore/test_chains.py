@@ -94,7 +94,7 @@ def test_layers_of_a_chain_are_consecutive_and_cut_in_strips(strip: float) -> No
 
 
 def test_chains_share_the_weight_memory() -> None:
-    """All cores of a chain hold its weights, so its layers are those of small weights."""
+    """All cores of a chain hold its weights, so they are small."""
     line = line_of(fire(), 1)
     few = line_of(fire(), 1, replace(SHAPE, weight_words=24))
     for one in (line, few):

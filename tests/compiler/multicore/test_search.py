@@ -186,7 +186,7 @@ def test_a_placement_with_fewer_hops_may_be_slightly_slower(
     """Both placements have the same parts; energy grows with the flit-hops."""
 
     def one(time: float, first: int, hops: float) -> Tried[Programs]:
-        programs = Programs(None, CompileLog(), job, [], False, hops)
+        programs = Programs(None, CompileLog(), job, [], "core (0, 0)", hops)
         return Tried(Grouped([], [], []), programs, [time], time, first)
 
     class Placing(search._Search):

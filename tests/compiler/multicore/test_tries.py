@@ -53,6 +53,11 @@ def test_the_same_cut_again_ends_the_tries() -> None:
     assert len(tried(Fake([1, 2, 1, 3]), lambda one: Tried(one, "", [1], 1, 1))) == 2
 
 
+def test_a_cut_that_is_enough_ends_the_tries() -> None:
+    found = tried(Fake(range(9)), lambda one: Tried(one, "", [1], 1, 1), is_enough=lambda _: True)
+    assert len(found) == 1
+
+
 def test_a_much_worse_option_ends_after_one_try() -> None:
     found = tried(Fake(range(9)), lambda one: Tried(one, "", [1], 121, 1), [ran(100, 1)])
     assert len(found) == 1

@@ -21,7 +21,7 @@ from mapper.errors import DoesNotFitError
 MOST_WEIGHTS = 1 / 2
 """Maximum part of the weight memory for a chain; other layers share its cores."""
 MOST_ROWS = 4
-"""Maximum rows of a layer, as a multiple of those of another layer of the chain."""
+"""Maximum rows of a layer, as a multiple of the rows of another layer of the chain."""
 
 
 class CutOneByOne(Protocol):

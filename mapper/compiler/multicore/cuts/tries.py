@@ -44,12 +44,14 @@ class Tried(NamedTuple, Generic[M]):
 def tried(
     line: Line, run: Callable[[Grouped], Tried[M]], before: Sequence[Tried[M]] = (),
     tries: int = TRIES, over: Callable[[], bool] = lambda: False,
+    is_enough: Callable[[Tried[M]], bool] = lambda _: False,
 ) -> list[Tried[M]]:  # fmt: skip
     """Return some simulated cuts of a line.
 
     run : generates the programs of a cut and runs them; raises `DoesNotFitError`
     before : results of other ways; a way is abandoned if its first cut is much slower
     tries : maximum number of simulated cuts; over : whether the time for the search is up
+    is_enough : whether no cut can be better
     Raises `DoesNotFitError` if no cut fits.
     """
     all_: list[Tried[M]] = []
@@ -71,7 +73,7 @@ def tried(
             least = (MUCH_LONGER if isinstance(error, StreamsError) else LONGER) * period
             continue
         all_.append(one)
-        if is_hopeless(one, before):
+        if is_hopeless(one, before) or is_enough(one):
             break
         line.learn(found, one.cycles)
     if not all_ and refusals:
