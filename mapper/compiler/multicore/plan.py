@@ -28,8 +28,9 @@ from mapper.errors import DoesNotFitError
 
 HOST_VECTORS = 1 << 16
 """Vectors in the host's memory for results."""
-SLACKS = (4.0, 3.0, 2.0, 1.5, 1.0, 0.75, 0.5, 0.25, 0.0)
-"""Columns of a core's rings above the minimum, in steps of `RingNeed`: the first that fits."""
+SLACKS = (1.0, 0.75, 0.5, 0.25, 0.0)
+"""Columns of a core's rings above the minimum, in steps of `RingNeed`: the first that fits. Four
+steps made the period 1 % shorter, with up to 2.3 times the minimum of memory."""
 
 
 def plan_cores(
