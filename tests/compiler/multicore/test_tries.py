@@ -105,6 +105,45 @@ def test_parts_are_joined_before_a_longer_period_is_tried() -> None:
     assert line.least[3] == pytest.approx(100 * tries.MUCH_LONGER)
 
 
+def test_larger_parts_that_do_not_fit_are_given_up() -> None:
+    """The period is then much longer, with parts of any size."""
+    forgotten: list[bool] = []
+
+    class Full(Fake):
+        def shortest(self, least: float) -> tuple[int, Grouped]:
+            if len(self.least) == 1:  # after parts were joined
+                self.least.append(least)
+                raise DoesNotFitError("no room")
+            return super().shortest(least)
+
+        def forget_limits(self) -> None:
+            forgotten.append(True)
+
+    def run(one: Grouped) -> Tried[str]:
+        if len(line.least) == 1:
+            raise StreamsError("streams", [Crowded((0, 0), 17, [], {})] * 2)
+        return Tried(one, "", [1], 1, 1)
+
+    line = Full(range(9))
+    assert len(tried(line, run)) == tries.TRIES
+    assert forgotten == [True]
+    assert line.least[:3] == [0, 0, pytest.approx(100 * tries.MUCH_LONGER)]
+
+
+def test_a_line_that_fits_no_longer_keeps_its_cuts() -> None:
+    class Once(Fake):
+        def shortest(self, least: float) -> tuple[int, Grouped]:
+            if self.learnt:
+                raise DoesNotFitError("no room")
+            return super().shortest(least)
+
+    assert len(tried(Once(range(9)), lambda one: Tried(one, "", [1], 1, 1))) == 1
+    with pytest.raises(DoesNotFitError, match="no room"):
+        line = Once(range(9))
+        line.learnt.append(1)
+        tried(line, lambda one: Tried(one, "", [1], 1, 1))
+
+
 def test_the_shortest_period_wins_unless_a_close_one_has_lower_latency() -> None:
     assert best_of([ran(100, 50), ran(120, 10)]).made == "100 50"
     assert best_of([ran(100, 50), ran(108, 10), ran(107, 30)]).made == "108 10"

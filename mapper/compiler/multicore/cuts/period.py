@@ -218,6 +218,10 @@ class Line:
                     self.begins[chain] = True
         return (self.least, self.begins) != before
 
+    def forget_limits(self) -> None:
+        """Undo `relieve`."""
+        self.least, self.begins = [1] * len(self.chains), list(self.alone)
+
     def _largest(self, made: Grouped) -> dict[int, int]:
         """Return the units of the largest part of each chain in a cut."""
         sizes = dict.fromkeys(range(len(self.chains)), 1)

@@ -56,9 +56,19 @@ def tried(
     """
     all_: list[Tried[M]] = []
     seen: list[Grouped] = []
-    least, refusals = 0.0, list[DoesNotFitError]()
+    least, period, refusals = 0.0, 0, list[DoesNotFitError]()
+    crowded: StreamsError | None = None  # the last one for which parts were joined
     while len(all_) + len(refusals) < tries + REFUSED and len(all_) < tries and not over():
-        period, found = line.shortest(least)
+        try:
+            period, found = line.shortest(least)
+        except DoesNotFitError as error:
+            if crowded is None:
+                refusals.append(error)
+                break
+            refusals.append(crowded)  # larger parts fit no core
+            line.forget_limits()
+            least, crowded = MUCH_LONGER * period, None
+            continue
         if any(one.pieces == found.pieces and one.groups == found.groups for one in seen):
             break  # converged
         seen.append(found)
@@ -66,6 +76,7 @@ def tried(
             one = run(found)
         except DoesNotFitError as error:
             if isinstance(error, StreamsError) and line.relieve(found, error.crowded):
+                crowded = error
                 continue
             refusals.append(error)
             if len(refusals) > REFUSED:
