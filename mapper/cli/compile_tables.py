@@ -84,9 +84,10 @@ def ablate(
 
 def _layer_table(rows: list[AblationRow]) -> list[Table]:
     """Return the cycles and stalls of each layer, and its cycles with other rules for tiles."""
-    first, *others = [row for row in rows if row.layers]
-    if not others:
+    measured = [row for row in rows if row.layers]
+    if len(measured) < 2:
         return []
+    first, *others = measured
     rules = [TILES[row.schedule].removeprefix("tiles of ") for row in others]
     heads = ["layer", "cycles", "stalls", *rules]
     table = [
