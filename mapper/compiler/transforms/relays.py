@@ -20,7 +20,8 @@ from mapper.compiler.transforms.base import Context
 from mapper.compiler.transforms.split_outputs import split_layer
 
 MOST_CORES = STREAMS // 2
-"""Maximum cores of a part of a layer; its relays need the other streams for its neighbours."""
+"""Cores of a part of a layer, one more if it has several strips of rows; its relays need the other
+streams for its neighbours."""
 
 
 def relay(graph: Graph, context: Context) -> None:

@@ -45,7 +45,7 @@ def rings(report: dict[str, Any]) -> Rings | None:
         f"Line buffers keep {vectors:,} vectors of {whole:,} of their maps; {least:,} are needed, "
         "more let cores run ahead of others."
     )
-    return Rings(note, _table(rows), [_picture(one, report) for one in rows])
+    return Rings(note, _table(rows), [_picture(one) for one in rows])
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
@@ -67,8 +67,8 @@ def _table(rows: list[dict[str, Any]]) -> Table:
     return table("Line buffers", heads, found)
 
 
-def _picture(one: dict[str, Any], report: dict[str, Any]) -> RingPicture:
-    cycles = max(1, *(read[1] for read in one["reads"])) if one["reads"] else 1
+def _picture(one: dict[str, Any]) -> RingPicture:
+    cycles = max([1, *(read[1] for read in one["reads"])])
     across, up = (WIDTH - LEFT - 8) / cycles, HEIGHT / one["columns"]
 
     def box(begin: float, end: float, first: int, stop: int) -> str:
