@@ -24,21 +24,6 @@ REASONS = {
     "hw.core.arithmetic.simulate": "for users of hw (docs/core.md)",
     **dict.fromkeys(
         (
-            "mapper.compiler.tiling.loop_nest.external.simulated",
-            "mapper.compiler.tiling.loop_nest.fixed.RULES",
-            "mapper.compiler.tiling.loop_nest.fixed.fixed",
-            "mapper.compiler.tiling.loop_nest.search.Found.modelled",
-            "mapper.compiler.tiling.loop_nest.search.Found.tiling",
-            "mapper.compiler.tiling.loop_nest.search.search_all",
-            "mapper.compiler.tiling.loop_nest.steps.network_cost",
-            "mapper.compiler.tiling.loop_nest.traffic.layer_of",
-            "mapper.compiler.tiling.loop_nest.traffic.partial_sums",
-            "mapper.compiler.tiling.loop_nest.traffic.replacements",
-        ),
-        "the loop search with external memory, which only a benchmark runs so far",
-    ),
-    **dict.fromkeys(
-        (
             "mapper.api.compile_model",
             "mapper.api.map_network",
             "mapper.spiking.artifacts.compiled_model.CompiledModel.output_agreement",

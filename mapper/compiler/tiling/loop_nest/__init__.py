@@ -1,1 +1,0 @@
-"""General search of loop orders and tile sizes with external memory; only a benchmark runs it."""
