@@ -28,7 +28,9 @@ from mapper.compiler.tiling.tiles import largest_cut
 from mapper.errors import DoesNotFitError, MapperError
 
 
-def plan_weights(macros: list[Macro], shape: NpuShape, rule: WeightRule = "optimal") -> WeightPlan:
+def plan_weights(
+    macros: Sequence[Macro], shape: NpuShape, rule: WeightRule = "optimal"
+) -> WeightPlan:
     """Choose the layers with dynamic weights so that a frame is delayed least.
 
     A layer that is larger than the weight memory is streamed in parts, through half of it.

@@ -16,7 +16,7 @@ from mapper.compiler.multicore.areas import Box, Kept, add_box, gaps_between
 from mapper.compiler.multicore.cores import HOST, UP, ChipState, CoreState
 from mapper.compiler.multicore.credits import links_of
 from mapper.compiler.multicore.job import ChipPlan, CorePlan, MacroPiece, Whole, nearest
-from mapper.compiler.multicore.line_buffers.lines import CutOfPiece, order_tiles
+from mapper.compiler.multicore.line_buffers.lines import CutsOfCore, order_tiles
 from mapper.compiler.multicore.line_buffers.rings import RingNeed
 from mapper.compiler.multicore.received import planes_of
 from mapper.compiler.multicore.rooms import Room, place_rooms
@@ -38,12 +38,12 @@ def plan_cores(
     placed: Sequence[tuple[MacroPiece, Place]],
     shape: NpuShape,
     ports: Sequence[Place],
-    cuts: CutOfPiece | None = None,
+    cuts: CutsOfCore | None = None,
 ) -> ChipPlan:
     """Return the regions, streams and credits of all cores.
 
     ports : nodes of the host's ports
-    cuts : tile sizes of a piece, for cores that keep only some columns of feature maps
+    cuts : tile sizes of the parts on a core, for cores that keep only some columns of feature maps
     Raises `DoesNotFitError` that names the core and the missing resource.
     """
     return _Planner(ChipState(whole, placed, shape, ports), cuts).made()
@@ -59,7 +59,7 @@ def _require_order(source: CoreState, target: CoreState) -> None:
 
 
 class _Planner:
-    def __init__(self, chip: ChipState, cuts: CutOfPiece | None) -> None:
+    def __init__(self, chip: ChipState, cuts: CutsOfCore | None) -> None:
         self.chip, self.cores, self.cuts = chip, chip.cores, cuts
         self.whole, self.shape, self.homes = chip.whole, chip.shape, chip.homes
         read = [self.homes.of(one).owner for one in self.whole.read]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from operator import le
 from typing import Any, NamedTuple, TypeVar
@@ -19,9 +18,8 @@ from mapper.compiler.codegen.searches import CutSearches
 from mapper.compiler.log import CompileLog
 from mapper.compiler.multicore.areas import taken_rows
 from mapper.compiler.multicore.costs import KnownCosts, PartCosts
-from mapper.compiler.multicore.cuts.period import Grouped, Line, Way
+from mapper.compiler.multicore.cuts.period import Grouped, Line
 from mapper.compiler.multicore.cuts.tries import (
-    TRIES,
     Tried,
     best_of,
     each,
@@ -30,6 +28,7 @@ from mapper.compiler.multicore.cuts.tries import (
     tried,
 )
 from mapper.compiler.multicore.cuts.turns import turns
+from mapper.compiler.multicore.cuts.ways import LINES, MORE_LINES, PLANS, SHORT, SearchPlan, Way
 from mapper.compiler.multicore.job import CompileJob, Made, Whole, ports_of
 from mapper.compiler.multicore.line_buffers.lines import lines_of
 from mapper.compiler.multicore.placement import PRESETS
@@ -37,31 +36,11 @@ from mapper.compiler.multicore.room import require_room_on_several
 from mapper.compiler.multicore.simulated import Programs, Site, simulated
 from mapper.compiler.multicore.spread import usable_places
 from mapper.compiler.program.links import Place
-from mapper.compiler.settings import SearchEffort
 from mapper.compiler.stages import stage
-from mapper.compiler.tiling.onchip import Breadth
 from mapper.concurrency.processes import Calls
 from mapper.errors import DoesNotFitError
 from mapper.monitoring.resources import all_cores, available_bytes, peak_rss_bytes
 
-WAYS = (Way(2, 0.1), Way(2, 0.1, strip=2), Way(2, 0.1, strip=3))
-"""Ways to cut that are tried: with layers one by one, and in chains."""
-MORE_WAYS = (
-    Way(2, 0.2), Way(2, 0.05), Way(4, 0.1), Way(1, 0.1), Way(2, 0.1, strip=1),
-    Way(2, 0.2, strip=2), Way(2, 0.2, strip=3),
-)  # fmt: skip
-"""Further ways: early rows are more valuable on many cores than on few, and blocks than rows."""
-SHORT = (
-    Way(2, 0.1, fills=True),
-    Way(2, 0.1, streams=True),
-    Way(2, 0.1, fills=True, streams=True, spills=True),
-)
-"""Ways to cut if memory is short; the first that fits is used. The last two are for cores that
-cannot hold all weights."""
-LINES = (Way(2, 0.1, lines=4), Way(2, 0.1, lines=4, tight=True))
-"""Ways to cut if the cores cannot hold all feature maps: they keep some columns of each."""
-FEWER_TILES = (Way(2, 0.1, lines=8), Way(2, 0.1, lines=12))
-"""The same if tiles need more instructions to wait for each other; the first that fits is used."""
 PACKED = 0.6
 """Part of a core that weights fill if all cores take an equal excess; the rest is for packing."""
 ALMOST = 1.01
@@ -72,28 +51,6 @@ cut takes half a minute."""
 WORTH = 5.0
 """Seconds of the first way after which the others run in several processes, which need about two
 to start."""
-
-
-class SearchPlan(NamedTuple):
-    """Extent of a search.
-
-    ways : ways to cut; tries : maximum simulated cuts per way
-    again : number of best cuts whose parts are placed again
-    breadth : of the search for the tiles of a layer
-    """
-
-    ways: tuple[Way, ...]
-    tries: int = TRIES
-    again: int = 1
-    breadth: Breadth = Breadth()
-
-
-PLANS: dict[SearchEffort, list[SearchPlan]] = {
-    "fast": [SearchPlan(WAYS[:1], 2, 0, Breadth(4, 1, 1))],
-    "default": [SearchPlan(WAYS)],
-    "strong": [SearchPlan(WAYS), SearchPlan(MORE_WAYS, 2 * TRIES, 3, Breadth(24, 8, 4))],
-}
-"""Searches by effort. A search never replaces the result of the previous one by a worse one."""
 
 
 M = TypeVar("M")
@@ -180,6 +137,7 @@ class _Search:
         self._site = Site(chip, ports, self._whole)
         self._costs = costs or KnownCosts()
         self._known: dict[Hashable, Tried[Programs]] = {}
+        self._refusal = ""  # of the last way that did not fit
 
     def best(self) -> Tried[Programs]:
         """Return the best cut of all searches; raises `DoesNotFitError` if none fits."""
@@ -215,16 +173,20 @@ class _Search:
         short: DoesNotFitError | None = None
         try:
             require_room_on_several(self.job, self.chip)
-            found = self._of_whole_maps(plan)
-        except DoesNotFitError as error:
-            short = error
+        except DoesNotFitError:
+            pass
+        else:
+            try:
+                found = self._of_whole_maps(plan)
+            except DoesNotFitError as error:
+                short = error
         if not found and not self.ran:
             for way in LINES:
                 found += self._kept(self.cuts_or_none(way, plan.tries))
-        for way in FEWER_TILES:
+        for way in MORE_LINES:
             found = found or self.ran or self._kept(self.cuts_or_none(way, plan.tries))
-        if not found and short is not None:
-            raise short
+        if not found:
+            raise short or DoesNotFitError(f"with line buffers, {self._refusal}")
         return found
 
     def _of_whole_maps(self, plan: SearchPlan) -> Ran:
@@ -330,9 +292,11 @@ class _Search:
         time is up."""
         if self._over():
             return []
-        with suppress(DoesNotFitError):  # the next way may need less
+        try:
             return self._cuts(way, tries, cores)
-        return []
+        except DoesNotFitError as error:  # the next way may need less
+            self._refusal = str(error)
+            return []
 
     @property
     def _in_turns(self) -> bool:

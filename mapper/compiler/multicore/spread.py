@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
-from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.mesh.chip import HostStages
 from mapper.compiler.codegen.builder import MemoryPlan
 from mapper.compiler.codegen.code import CoreCode, Lying
@@ -20,19 +19,21 @@ from mapper.compiler.codegen.program import (
     linked_cores,
     require_instructions,
 )
+from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.log import CompileLog
 from mapper.compiler.memory.padding import NO_BORDERS, borders_of
 from mapper.compiler.memory.planner import PlannedMaps, log_memory, memory_use, plan_memory
 from mapper.compiler.memory.regions import have_common
 from mapper.compiler.multicore.job import ChipPlan, CompileJob, MacroPiece, Made, Whole
-from mapper.compiler.multicore.line_buffers.lines import CutOfPiece, Lines, narrow_cut
+from mapper.compiler.multicore.line_buffers.lines import CutsOfCore, Lines, narrow_cut
 from mapper.compiler.multicore.plan import plan_cores
 from mapper.compiler.multicore.received import result_functions
 from mapper.compiler.partition.hostwork import host_cycles
 from mapper.compiler.program.links import CoreLinks, Place
 from mapper.compiler.program.presets import Preset
 from mapper.compiler.stages import stage
+from mapper.compiler.tiling.tiles import Cut
 from mapper.errors import DoesNotFitError
 
 
@@ -89,7 +90,7 @@ def on_cores(
     """
     whole = Whole.of(job)
     with stage("feature memory"):
-        plan = plan_cores(whole, placed, job.shape, ports, _cuts_of(job.shape, lines))
+        plan = plan_cores(whole, placed, job.shape, ports, _cuts_of(job, lines))
     with stage("instructions"):
         codes, words = chip_programs(plan, job, log)
     received = result_functions(plan.results, whole, job.shape.columns)
@@ -97,12 +98,20 @@ def on_cores(
     return Made(codes, plan.results, words, ports, stages)
 
 
-def _cuts_of(shape: NpuShape, lines: Lines | None) -> CutOfPiece | None:
+def _cuts_of(job: CompileJob, lines: Lines | None) -> CutsOfCore | None:
     """Return the tile sizes of parts of layers with line buffers; None without them."""
     if lines is None:
         return None
-    widths = lines.widths
-    return lambda number, macro: narrow_cut(macro, shape, widths[number])
+    shape, widths = job.shape, lines.widths
+
+    def cuts(numbers: Sequence[int], macros: Sequence[Macro]) -> list[Cut]:
+        plan_weights(macros, shape, job.settings.weights)  # limits the words that a tile needs
+        return [
+            narrow_cut(macro, shape, widths[number])
+            for number, macro in zip(numbers, macros, strict=True)
+        ]
+
+    return cuts
 
 
 def usable_places(chip: Chip) -> list[Place]:
@@ -128,8 +137,6 @@ def chip_programs(
             weights = plan_weights(one.macros, shape, job.settings.weights)
             memory = MemoryPlan(weights, stop=one.used, host_first=len(words), targets=one.targets)
             preset = Preset.filled(one.filled, shape.columns)
-            if weights.dynamic and one.order[0]:
-                raise DoesNotFitError("weights do not fit next to line buffers; use more cores")
             core = CoreTarget(
                 shape, one.regions, memory, one.links, place, preset, one.order, job.searches
             )

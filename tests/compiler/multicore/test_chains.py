@@ -18,7 +18,8 @@ from mapper.compiler.log import CompileLog
 from mapper.compiler.multicore import search
 from mapper.compiler.multicore.areas import taken_rows
 from mapper.compiler.multicore.costs import PartCosts
-from mapper.compiler.multicore.cuts.period import Line, Way
+from mapper.compiler.multicore.cuts.period import Line
+from mapper.compiler.multicore.cuts.ways import SearchPlan, Way
 from mapper.compiler.multicore.job import CompileJob, Made, Whole
 from mapper.compiler.multicore.tiles import flits_of
 from mapper.compiler.pipeline import compile_model
@@ -121,7 +122,7 @@ def test_fewer_flits_and_exact(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("mapper.compiler.pipeline.spread", keep)
     for strip in (0, 2):
-        plan = search.SearchPlan((Way(2, 0.1, strip=strip),))
+        plan = SearchPlan((Way(2, 0.1, strip=strip),))
         monkeypatch.setattr(search, "PLANS", {"default": [plan]})
         found = folder(deepcopy(build), HOW, SHAPE, CHIP)
         layers = checked(build, found)

@@ -42,7 +42,9 @@ from tests.compiler.networks import SAME, Builder, residual
 from tests.compiler.programs import DUAL, SHAPE, source_of
 
 pytestmark = pytest.mark.jit
-CASES = {"8": (SHAPE, 8, CHIP), "16": (DUAL, 16, CHIP)}
+FEW_WORDS = replace(SHAPE, name="few", weight_words=20)
+"""A core that receives most weights from the host in every frame."""
+CASES = {"8": (SHAPE, 8, CHIP), "16": (DUAL, 16, CHIP), "streamed": (FEW_WORDS, 8, CHIP)}
 
 
 def in_lines(seed: int, job: CompileJob, chip: Chip, log: CompileLog) -> Made:
@@ -116,6 +118,21 @@ def test_random_networks(seed: int, case: str, monkeypatch: pytest.MonkeyPatch) 
     assert [one.differences for one in layers] == [0] * len(layers)
     samples = np.ascontiguousarray(build.graph.inputs["x"].array(build.samples(3)))
     assert run_frames(found, samples, 3).bytes > 0
+
+
+@pytest.mark.heavy
+def test_the_search_streams_weights() -> None:
+    """Neither the feature maps nor the weights fit: both are kept in part."""
+    build = Builder(6, 150, 16, 3)
+    hidden = build.relu(build.conv(build.input, 32))
+    build.end(build.conv(build.relu(build.conv(hidden, 32)), 48))
+    small = replace(FEW_WORDS, name="small", map_vectors=640)
+    found = folder(deepcopy(build), HOW, small, Chip("pair", 2, 1))
+    layers = checked(build, found)
+    assert [one.differences for one in layers] == [0] * len(layers)
+    assert len(found.weights) > 0
+    with pytest.raises(DoesNotFitError, match="feature memory: inputs of layers need"):
+        folder(deepcopy(build), HOW, replace(small, map_vectors=96), Chip("pair", 2, 1))
 
 
 def test_pixels_with_several_columns(monkeypatch: pytest.MonkeyPatch) -> None:

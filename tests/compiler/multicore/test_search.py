@@ -18,8 +18,8 @@ from mapper.compiler.log import CompileLog
 from mapper.compiler.multicore import search, simulated
 from mapper.compiler.multicore.cuts.period import Grouped
 from mapper.compiler.multicore.cuts.tries import Tried
+from mapper.compiler.multicore.cuts.ways import PLANS, WAYS
 from mapper.compiler.multicore.job import CompileJob, Whole
-from mapper.compiler.multicore.search import PLANS
 from mapper.compiler.multicore.simulated import Programs, Site
 from mapper.compiler.pipeline import compile_model
 from mapper.compiler.program.image import pack_image
@@ -87,8 +87,7 @@ def test_a_cut_that_was_simulated_is_not_simulated_again(monkeypatch: pytest.Mon
     runs: list[object] = []
     run = simulated.run_mesh
     monkeypatch.setattr(simulated, "run_mesh", lambda *given: runs.append(given) or run(*given))
-    monkeypatch.setattr(search, "WAYS", search.WAYS[:1])
-    monkeypatch.setitem(PLANS, "default", [PLANS["default"][0]._replace(ways=search.WAYS * 2)])
+    monkeypatch.setitem(PLANS, "default", [PLANS["default"][0]._replace(ways=WAYS[:1] * 2)])
     found = made()
     assert cuts(found) <= len(runs) <= cuts(found) + 1  # parts of the best cut are placed again
 
@@ -127,7 +126,7 @@ def test_a_single_way_needs_no_other_process(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.heavy
 def test_programs_of_another_process_are_generated_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last way is tried in another process; its last cut is taken to be the best."""
-    ways = (*search.WAYS[::2], search.WAYS[1])
+    ways = (*WAYS[::2], WAYS[1])
     monkeypatch.setitem(PLANS, "default", [PLANS["default"][0]._replace(ways=ways, again=0)])
     taken: list[Any] = []
 

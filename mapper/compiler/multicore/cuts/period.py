@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from mapper.compiler.ir.node import Relay
 from mapper.compiler.multicore.costs import PartCost, PartCosts
 from mapper.compiler.multicore.cuts.chains import chains_of, strips_of, together
+from mapper.compiler.multicore.cuts.ways import Way
 from mapper.compiler.multicore.job import MacroPiece
 from mapper.compiler.multicore.slices import can_split_blocks, some_row_is_padding
 from mapper.compiler.multicore.vertices import SHARES, shares
@@ -42,30 +43,6 @@ LEAST_SHARE = 1 / 16
 
 WHOLE = 1 + 1e-9
 """A core; shares that fill it exactly may add up to slightly more than 1."""
-
-
-class Way(NamedTuple):
-    """A way to cut layers.
-
-    blocks : layers whose weights exceed the weight memory divided by this number are cut by output
-        blocks, others by rows; more blocks send each row to more cores, but have less latency
-    lag : see `Limits`
-    fills : parts that take little time also fill up a core, so that more weights fit
-    streams : weights that do not fit in any core come from the host
-    spills : so do weights that do not fit in all cores: each core gets an equal excess
-    lines : if above 0, cores keep some columns of each map; see `Lines.links`
-    tight : see `Lines.tight`
-    strip : if above 0, layers are cut together, see `chains_of`: minimum rows of a strip
-    """
-
-    blocks: float = 2
-    lag: float = 0
-    fills: bool = False
-    streams: bool = False
-    spills: bool = False
-    lines: int = 0
-    tight: bool = False
-    strip: float = 0
 
 
 class Grouped(NamedTuple):

@@ -13,11 +13,12 @@ from contextlib import suppress
 from typing import Generic, NamedTuple, TypeVar
 
 from mapper.compiler.multicore.cuts.period import Grouped, Line
+from mapper.compiler.multicore.cuts.ways import TRIES
 from mapper.compiler.program.links import StreamsError
 from mapper.errors import DoesNotFitError
 
-TRIES, REFUSED = 3, 3
-"""Maximum successful tries per way to cut, and maximum tries that do not fit in the cores."""
+REFUSED = 3
+"""Maximum tries per way to cut that do not fit in the cores."""
 LONGER = 1.1  # factor of the next period after a cut that does not fit
 MUCH_LONGER = 1.5  # the same if layers have too many parts for the streams of a core
 HOPELESS = 1.2  # give up above this multiple of another way's period: tries gain at most a sixth

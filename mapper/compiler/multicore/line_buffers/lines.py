@@ -7,7 +7,7 @@ typical size stands for each layer; once it is known, all tiles of all cores are
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
@@ -41,8 +41,9 @@ from mapper.compiler.tiling.tiles import (
 )
 from mapper.errors import DoesNotFitError
 
-CutOfPiece = Callable[[int, Macro], Cut]
-"""Return the tile sizes of a part of a layer, given by the index of its macro node."""
+CutsOfCore = Callable[[Sequence[int], Sequence[Macro]], list[Cut]]
+"""Return the tile sizes of the parts of layers on a core, given with the indices of their macro
+nodes."""
 MOST_TILES = 48
 """Maximum tiles across a map, unless only narrower ones fit: each tile has its own instructions."""
 FILLED = 3 / 8
@@ -207,14 +208,15 @@ def _tiled(
     return part
 
 
-def order_tiles(chip: ChipState, cuts: CutOfPiece) -> None:
+def order_tiles(chip: ChipState, cuts: CutsOfCore) -> None:
     """Choose the order of the tiles of each core, and its rings with the columns that they need."""
     homes, shape, cores = chip.homes, chip.shape, chip.cores.values()
     parts, places = [], []
     for core in cores:
+        macros = [made.macro for made in core.slices]
+        core.cuts = cuts([piece.macro for piece in core.pieces], macros)
         for number, (piece, made) in enumerate(zip(core.pieces, core.slices, strict=True)):
-            core.cuts.append(cuts(piece.macro, made.macro))
-            tiles = tiles_of(made.macro, core.cuts[-1], shape, by_columns=True)
+            tiles = tiles_of(made.macro, core.cuts[number], shape, by_columns=True)
             regions = {one.part: (core.place, chip.key(core, one)) for one in made.inputs}
             parts.append(_tiled(piece.macro, made, tiles, homes, regions))
             places.append((core, number))
