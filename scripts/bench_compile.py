@@ -201,7 +201,7 @@ def flattened(
 def compiled(row: Row, path: Path) -> str:
     """Compile into `out`; return the error message, or an empty text."""
     words = ["compile", str(path), "--chip", "1x1", "--npu", row.npu, "-o", "out", "--force", "-q",
-             "--keep-going"]  # fmt: skip
+             "--no-cache", "--keep-going"]  # fmt: skip
     if row.count:
         words += ["--calibrate", "samples.npz", "--samples", str(row.count)]
     with silence() as said:

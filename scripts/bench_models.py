@@ -140,7 +140,8 @@ def measure(folder: Path, name: str, options: argparse.Namespace) -> dict[str, A
         np.savez(samples, x=images(options.size))
     words = ["--chip", "1x1", "--npu", options.npu, "--calibrate", str(samples), "-o", str(out)]
     process = run(
-        mapper("compile", str(path), *words, "--force", "--keep-going", "-q"), options.limit
+        mapper("compile", str(path), *words, "--force", "--no-cache", "--keep-going", "-q"),
+        options.limit,
     )
     nodes = len(onnx.load(path, load_external_data=False).graph.node)
     found: dict[str, Any] = {"name": name, "nodes": nodes, "seconds": process.cpu_seconds}

@@ -222,8 +222,8 @@ def of_chip(
 def compiled(case: Case, path: Path, chip: str, *more: str) -> CompiledFolder:
     """Compile the model for a chip; raise `MapperError` with the command's message."""
     folder = "_".join([case.row.name, chip, *more])
-    words = ["compile", str(path), "--chip", chip, "-o", folder, "--force", "-q", "--keep-going",
-             *case.options]  # fmt: skip
+    words = ["compile", str(path), "--chip", chip, "-o", folder, "--force", "-q",
+             "--no-cache", "--keep-going", *case.options]  # fmt: skip
     if case.row.count:
         words += ["--calibrate", "samples.npz", "--samples", str(case.row.count)]
     with silence() as said:

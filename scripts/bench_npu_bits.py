@@ -74,7 +74,17 @@ def _save(layer: Layer) -> None:
 def _cycles(preset: str, bits: str) -> int:
     """Return the cycles of the last layer."""
     words = ["--chip", "1x1", "--npu", preset, "--bits", bits, "--calibrate", "layer.npy"]
-    words += ["--method", "minmax", "--min-signal", "0", "-o", "layer", "--force", "-q"]
+    words += [
+        "--method",
+        "minmax",
+        "--min-signal",
+        "0",
+        "-o",
+        "layer",
+        "--force",
+        "--no-cache",
+        "-q",
+    ]
     with silence() as said:
         if mapper_main(["compile", "layer.onnx", *words]):
             raise RuntimeError(Path(said).read_text().strip())

@@ -70,7 +70,17 @@ def compiled(made: Made, folder: Path) -> Ended:
     """Compile a model in a folder, and compare the program with the integer reference."""
     onnx.save(made.model, str(folder / "model.onnx"))
     np.save(folder / "samples.npy", made.samples)
-    words = ["compile", "model.onnx", "--chip", made.chip, "-o", "out", "--force", "-q"]
+    words = [
+        "compile",
+        "model.onnx",
+        "--chip",
+        made.chip,
+        "-o",
+        "out",
+        "--force",
+        "--no-cache",
+        "-q",
+    ]
     if made.style in REAL:
         words += ["--calibrate", "samples.npy", "--method", "minmax"]
         words += ["--max-loss", "100", "--min-signal", "-99"]

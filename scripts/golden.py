@@ -185,7 +185,19 @@ def _compile(compilation: Compilation) -> Hashes:
     model, samples = make(compilation.model)
     folder = Path("compiled")
     options = compilation.options.split()
-    _command(["compile", str(model), *options, "-o", str(folder), "--force", "-q", "--json"])
+    _command(
+        [
+            "compile",
+            str(model),
+            *options,
+            "-o",
+            str(folder),
+            "--force",
+            "--no-cache",
+            "-q",
+            "--json",
+        ]
+    )
     manifest, graph, host = (
         json.loads((folder / f"{name}.json").read_text())
         for name in ("manifest", "graph", "host_plan")

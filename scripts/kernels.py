@@ -147,7 +147,7 @@ COMPILE_SPIKES = (
 )  # fmt: skip
 COMPILE = (
     "compile", "model.onnx", "--calibrate", "samples.npz", "--min-signal", "0", "--max-loss", "100",
-    "--force",
+    "--force", "--no-cache",
 )  # fmt: skip
 CHIP = ("--chip", "6x6", "--neurons-per-core", "80", "--memory", "2GiB")
 NAMES = ("directed", "undirected", "dense", "circuit", "sheet")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,10 @@ from tests.kernel_cache import refresh
 from tests.tiers import Some, commits, left_out, some_of
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # some tests import ONNX Runtime themselves
+# Tests leave the user's cache and catalogue alone; the cache is off where no test is about it.
+os.environ.setdefault("MAPPER_CACHE_SIZE", "0")
+_catalogue = Path(tempfile.gettempdir(), f"mapper-tests-{os.getpid()}")
+os.environ.setdefault("MAPPER_CACHE_DIR", str(_catalogue))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,6 +52,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_configure_node(node: Any) -> None:
     """Send the turn to a pytest-xdist process: it may start after another commit."""
     node.workerinput["turn"] = node.config.option.turn
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(_catalogue, ignore_errors=True)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

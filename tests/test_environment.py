@@ -10,6 +10,7 @@ from tests.test_structure import modules
 # Each module with the variables that it reads or sets. A key that is not a literal is given as its
 # expression; "*" is the whole environment, passed to another process.
 ALLOWED = {
+    "mapper.cache.location": {"FOLDER", "SIZE"},  # MAPPER_CACHE_DIR, MAPPER_CACHE_SIZE
     "hw.flow.yosys": {"PATH"},
     "mapper.cli.docs": {"LESS", "NO_COLOR"},
     "mapper.cli.warm": {"NUMBA_CACHE_DIR"},

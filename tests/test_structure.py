@@ -42,6 +42,7 @@ LEVELS: dict[str, list[str]] = {
         "resume",
         "concurrency",
         "monitoring",
+        "cache",
         "executors",
         "graph",
         "scoring",
@@ -76,11 +77,12 @@ LEVELS: dict[str, list[str]] = {
         "tiling model",
         "partition codegen transforms",
         "multicore compiled optimise trial",
-        "jobs calibration explain",
+        "outcome",
+        "jobs calibration explain caching",
         "pipeline",
         "artifacts",
         "ablation",
-        "output",
+        "output kept_folder",
     ],
 }  # fmt: skip
 ROOMS = 12  # folders in `mapper/compiler`, at most

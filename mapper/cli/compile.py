@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from chipsim.chip.model import Chip
-    from mapper.compiler.artifacts.manifest import Target
     from mapper.compiler.model import Model
     from mapper.compiler.quantisation.ranges import RangesFile
     from mapper.compiler.settings import CompileSettings
@@ -98,12 +98,20 @@ def run(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     from chipsim.chip.host import ChipHost
     from mapper.cli import compile_tables
+    from mapper.cli.compile_job import (
+        CompileTask,
+        catalogue_compilation,
+        compile_into,
+        compile_kernels_for,
+    )
+    from mapper.compiler.artifacts.manifest import Target
+    from mapper.compiler.caching import CompileInputs
     from mapper.compiler.calibration import compare_settings
     from mapper.compiler.explain import explain, explain_json
-    from mapper.compiler.output import Dumps, Origin, write_compiled
+    from mapper.compiler.output import Dumps, Origin
     from mapper.compiler.pipeline import compile_model
     from mapper.compiler.stages import Clock, stage
-    from mapper.errors import DoesNotFitError, UsageError
+    from mapper.errors import UsageError
     from mapper.results.output_folder import output_folder
     from storage.samples import parse_form, require_samples
 
@@ -118,7 +126,7 @@ def _run(options: argparse.Namespace) -> int:
     for path in (options.calibrate, options.verify):  # a large model takes seconds to read
         if path is not None and path.suffix.lower() != ".json":
             require_samples(path)
-    clock = Clock(partial(_say_stage, options))
+    clock, begin = Clock(partial(_say_stage, options)), time.monotonic()
     with clock.running():
         with stage("read"):
             model = _open(options, form)
@@ -137,40 +145,24 @@ def _run(options: argparse.Namespace) -> int:
             found = compare_settings(model, samples, settings, test)
             return compile_tables.compare(options, found)
         if options.ablate:
-            target = _target(options, chip, settings)
+            assert chip.npu is not None
+            target = Target(chip, chip.npu, settings)
+            compile_kernels_for(options, target)
             compiling = partial(compile_model, model, target.shape, samples, test=test, chip=chip)
             return compile_tables.ablate(options, compiling, target)
+        command = ["mapper", *options.arguments]
+        seen = _seen(samples) if _seen(samples) is not None else _seen(test)
+        origin = Origin(options.model, form.to_json(), _count(samples), command, seen, model.data)
+        dumps = Dumps(rows, options.keep_graphs, options.emit)
         with output_folder(options.output, options.force) as work:
-            for chip in chips:
-                target = _target(options, chip, settings)
-                try:
-                    compiled = compile_model(model, target.shape, samples, settings, test, chip)
-                    break
-                except DoesNotFitError as error:
-                    if chip is not chips[-1]:
-                        continue
-                    if len(chips) > 1:
-                        tried = f"the model fits no chip from {chips[0].name} to {chip.name}"
-                        raise DoesNotFitError(f"{tried}; {chip.name}: {error}") from error
-                    raise
-            if chip is not chips[0]:
-                small = ", ".join(one.name for one in chips[: chips.index(chip)])
-                terminal.say(options, f"note: {chip.name} is used; too small: {small}")
-            for note in compiled.notes:
-                terminal.say(options, f"note: {note}")
-            compile_tables.require_limits(options, compiled)
-            command = ["mapper", *options.arguments]
-            seen = _seen(samples) if _seen(samples) is not None else _seen(test)
-            origin = Origin(
-                options.model, form.to_json(), _count(samples), command, seen, model.data
-            )
-            dumps = Dumps(rows, options.keep_graphs, options.emit)
-            report = write_compiled(work.folder, compiled, target, origin, dumps, clock)
+            job = CompileTask(CompileInputs(model, samples, test), settings, origin, dumps, clock)
+            outcome, report = compile_into(options, job, chips, work.folder)
+    catalogue_compilation(options, report, time.monotonic() - begin)
     terminal.emit(
-        options, report, compile_tables.result_tables(options, compiled, report["judge"]),
+        options, report, compile_tables.result_tables(options, outcome, report["judge"]),
         compile_tables.result_summary(options, report),
     )  # fmt: skip
-    return compile_tables.limits_code(options, compiled)
+    return compile_tables.limits_code(options, outcome)
 
 
 def _chip(options: argparse.Namespace, name: str) -> Chip:
@@ -190,32 +182,6 @@ def _chip(options: argparse.Namespace, name: str) -> Chip:
             f"chip file with a table [npu], or --npu with one of {presets}"
         )
     return chip
-
-
-def _target(options: argparse.Namespace, chip: Chip, settings: CompileSettings) -> Target:
-    """Return the target of a compilation, for which the kernels are compiled."""
-    from mapper.compiler.artifacts.manifest import Target
-
-    assert chip.npu is not None
-    target = Target(chip, chip.npu, settings)
-    _compile_kernels(options, target)
-    return target
-
-
-def _compile_kernels(options: argparse.Namespace, target: Target) -> None:
-    """Compile the kernels of a compilation: placement, and simulation of some frames."""
-    from mapper.compiler.multicore.placement import PRESETS, effort
-    from mapper.kernels.warmup import works_of_compilation
-
-    chip, _, settings = target
-    cores = min(chip.usable_count, settings.cores or chip.usable_count)
-    if cores == 1:
-        common.compile_kernels(options, "cores")
-        return
-    placed = options.ablate or settings.placement == "mapper"
-    presets = {PRESETS["fast"], PRESETS[settings.effort]} if placed else ()
-    works = works_of_compilation([effort(preset=one) for one in sorted(presets)], cores)
-    common.compile_kernels(options, "cores", *works, *["cores/frames"] * options.ablate)
 
 
 def _settings(options: argparse.Namespace) -> CompileSettings:

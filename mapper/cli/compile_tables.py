@@ -20,9 +20,9 @@ from mapper.compiler.artifacts.manifest import Target, is_compiled
 from mapper.compiler.artifacts.report import read_report, write_report
 from mapper.compiler.compiled import Compiled
 from mapper.compiler.explain import NodeRow
+from mapper.compiler.outcome import CompileOutcome
 from mapper.compiler.quantisation.verify import Compared
 from mapper.compiler.settings import CompileSettings
-from mapper.compiler.tiling.packing import PackingCycles
 from mapper.errors import BEYOND_LIMITS, CheckFailedError
 from mapper.report.make import PAGE
 from mapper.results.output_folder import writing_into
@@ -121,32 +121,31 @@ def _keep_rows(options: argparse.Namespace, name: str, rows: list[dict[str, Any]
             terminal.say(options, f"note: table added to the report page of {options.output}")
 
 
-def require_limits(options: argparse.Namespace, compiled: Compiled) -> None:
+def require_limits(options: argparse.Namespace, outcome: CompileOutcome) -> None:
     """Raise `CheckFailedError` if the best attempt misses a limit, unless --keep-going keeps it."""
-    found = compiled.verified
-    if found is None or not compiled.missed or options.keep_going:
+    if not outcome.missed or options.keep_going:
         return
-    many = len(found.attempts)
+    many = outcome.attempts
     raise CheckFailedError(
-        f"{options.model}: {_missed(compiled)} (the best of {many} "
+        f"{options.model}: {_missed(outcome)} (the best of {many} "
         f"attempt{'s' * (many != 1)}); change --min-signal or --max-loss, or keep the result with "
         "--keep-going"
     )
 
 
-def limits_code(options: argparse.Namespace, compiled: Compiled) -> int:
+def limits_code(options: argparse.Namespace, outcome: CompileOutcome) -> int:
     """Return the exit code of a written result; report limits that it misses on stderr."""
-    if not compiled.missed:
+    if not outcome.missed:
         return 0
     terminal.complain(
-        f"mapper compile: {options.model}: {_missed(compiled)}; {options.output} is kept with "
+        f"mapper compile: {options.model}: {_missed(outcome)}; {options.output} is kept with "
         "--keep-going"
     )
     return BEYOND_LIMITS
 
 
-def _missed(compiled: Compiled) -> str:
-    return " and ".join(compiled.missed)
+def _missed(outcome: CompileOutcome) -> str:
+    return " and ".join(outcome.missed)
 
 
 def judge_table(found: Judgement) -> Table:
@@ -162,25 +161,6 @@ def judge_table(found: Judgement) -> Table:
     return columns(f"compared with ONNX Runtime, {found.frames:,} frames", heads, rows)
 
 
-def _packing(options: argparse.Namespace, cost: PackingCycles) -> dict[str, Any]:
-    """Return the cycles of bit packing on the core and on the host; {} without bit packing."""
-    if not cost.transfers:
-        return {}
-    asked = {"cycles, bits packed by the host": cost.by_host} if options.pack == "host" else {}
-    return asked | {
-        "cycles of packing on the core": cost.core,
-        "cycles of packing by the host": cost.host,
-    }
-
-
-def _cycles(compiled: Compiled) -> dict[str, int]:
-    """Return the cycles per frame, for several cores of the busiest core."""
-    most = compiled.cycles
-    if len(compiled.codes) == 1:
-        return {"cycles per frame": most}
-    return {"cores": len(compiled.codes), "cycles of the busiest core": most}
-
-
 def _judged(judge: dict[str, Any]) -> str:
     """Return the number of maps and outputs compared with ONNX Runtime, as text."""
     if judge["why"]:
@@ -190,26 +170,9 @@ def _judged(judge: dict[str, Any]) -> str:
 
 
 def result_tables(
-    options: argparse.Namespace, compiled: Compiled, judge: dict[str, Any]
+    options: argparse.Namespace, outcome: CompileOutcome, judge: dict[str, Any]
 ) -> list[Table]:
-
-    rows: dict[str, Any] = {
-        "macro nodes": len(compiled.macros),
-        "nodes on the host": sum(step["do"] == "node" for step in compiled.host),
-        **_cycles(compiled),
-        **_packing(options, compiled.packing),
-        "instructions": sum(len(code.program) for code in compiled.codes),
-        "micro-ops": sum(len(code.tables.micro_ops) for code in compiled.codes),
-        "weight words": sum(len(code.tables.weights) for code in compiled.codes),
-        "parameter words": sum(len(code.tables.parameters) for code in compiled.codes),
-    }
-    if compiled.verified is not None and compiled.verified.attempts:
-        score = compiled.verified.attempts[compiled.verified.number].score
-        found = "no error" if score.signal is None else f"{score.signal:.1f} dB"
-        rows["SQNR"] = found
-    if compiled.missed:
-        rows["misses limits"] = "; ".join(compiled.missed)
-    rows["compared in ONNX Runtime"] = _judged(judge)
+    rows = outcome.rows | {"compared in ONNX Runtime": _judged(judge)}
     return [facts(f"{options.model.name} on {options.chip}", rows)]
 
 

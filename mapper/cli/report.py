@@ -21,6 +21,7 @@ EPILOG = """\
 examples:
   mapper report result
   mapper report result other -o comparison.html
+  mapper report --runs 3f9a 81c0
   mapper report old-result --network moved/net.bin
 
 DIR is the output folder of a run. `mapper run` writes report.html; this command
@@ -36,9 +37,12 @@ COMPARISON = Path("comparison.html")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", type=Path, metavar="DIR", help="output folder of a run")
+    parser.add_argument("path", type=Path, nargs="?", metavar="DIR", help="output folder of a run")
     parser.add_argument(
         "other", type=Path, nargs="?", metavar="DIR2", help="second output folder, to compare with"
+    )
+    parser.add_argument(
+        "--runs", nargs="+", metavar="ID", help="runs of `mapper runs`, instead of DIR and DIR2"
     )
     parser.add_argument(
         "-o",
@@ -62,6 +66,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.spiking.artifacts.folder import is_spiking
     from storage.files import real_path
 
+    _find_runs(options)
     if is_spiking(options.path):
         from mapper.report.spiking.page import render_spiking
         from mapper.spiking.artifacts.report import read_report as read_spiking
@@ -100,6 +105,21 @@ def run(options: argparse.Namespace) -> int:
     rows = [("page", str(page)), ("size", size(count))]
     terminal.emit(options, result | {"measured": measured}, [facts("report", rows)])
     return 0
+
+
+def _find_runs(options: argparse.Namespace) -> None:
+    """Replace runs of the catalogue by their folders."""
+    from mapper.cache.catalogue import Catalogue
+    from mapper.errors import UsageError
+
+    if options.runs is None:
+        if options.path is None:
+            raise UsageError("name the output folder of a run, or --runs with ids of `mapper runs`")
+        return
+    if options.path is not None or len(options.runs) > 2:
+        raise UsageError("--runs: give one or two ids, and no folders")
+    catalogue = Catalogue.of_user()
+    options.path, options.other, *_ = [*map(catalogue.folder_of, options.runs), None]
 
 
 def _report_compiled(options: argparse.Namespace, render: Callable[[], bytes]) -> int:

@@ -17,7 +17,7 @@ OF_ONNX = (
     "method", "headroom", "rounding", "zero_point", "min_signal", "keep", "cores", "objective",
     "effort", "time_limit",
     "first_tile", "bias", "dual", "few_channels", "padding", "pack", "pack_chunk", "disable",
-    "baseline", "explain", "explain_only", "compare", "ablate", "keep_graphs", "emit",
+    "baseline", "explain", "explain_only", "compare", "ablate", "keep_graphs", "emit", "no_cache",
 )  # fmt: skip
 MODELS = """\
 Spiking models (.nir) become integers for cores with synaptic currents, decays

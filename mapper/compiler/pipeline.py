@@ -12,6 +12,8 @@ from functools import partial
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
+from mapper.cache.cache import OFF, Cache, Slot
+from mapper.compiler.caching import CompileInputs, cuts_slot
 from mapper.compiler.calibration import calibration_of, dataset, left_out
 from mapper.compiler.codegen.code import CoreCode
 from mapper.compiler.codegen.program import host_words
@@ -56,6 +58,7 @@ from storage.samples import SampleArrays
 def compile_model(
     model: Model, shape: NpuShape, samples: SampleArrays | RangesFile | None,
     settings: CompileSettings, test: SampleArrays | None = None, chip: Chip | None = None,
+    cache: Cache = OFF,
 ) -> Compiled:  # fmt: skip
     """Compile a model for the cores of a chip, or for one core.
 
@@ -64,12 +67,14 @@ def compile_model(
     samples : calibration samples or their ranges; None for a model that is already quantised
     test : samples to verify with; None uses some of `samples`
     chip : chip with such cores; None is one core
+    cache : results of earlier searches, which are extended
     Raises `MapperError` that names the file and the node, `DoesNotFitError` that names the memory.
     """
     require_core(shape, settings)
     chip = chip or Chip("one core", 1, 1, npu=shape)
+    kept = cuts_slot(cache, CompileInputs(model, samples, test), chip, settings, shape)
     try:
-        return _compiled(model, shape, samples, settings, test, chip)
+        return _compiled(model, shape, samples, settings, test, chip, kept)
     except MapperError as error:
         if str(model.path) in str(error):
             raise
@@ -78,7 +83,7 @@ def compile_model(
 
 def _compiled(
     model: Model, shape: NpuShape, samples: SampleArrays | RangesFile | None,
-    settings: CompileSettings, test: SampleArrays | None, chip: Chip,
+    settings: CompileSettings, test: SampleArrays | None, chip: Chip, kept: Slot,
 ) -> Compiled:  # fmt: skip
     log, clock = CompileLog(), Clock(settings.time_limit)
     graphs: dict[str, Graph] = {}
@@ -94,7 +99,7 @@ def _compiled(
         found, losses = _quantised(model, (shape, chip), samples, settings, test, log)
         graphs["float"], graph = found.best.source, found.best.graph
     graphs["integer"] = graph
-    job = job_of(graph, shape, settings, chip, log)._replace(clock=clock)
+    job = job_of(graph, shape, settings, chip, log)._replace(clock=clock, kept=kept)
     partition = job.partition
     log.notes += host_notes(graph, partition, job.operations)
     made = _on_cores(job, chip, log)

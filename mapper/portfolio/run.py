@@ -8,9 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
+from mapper.cache.catalogue import Catalogue
 from mapper.inputs.listener import Listener
 from mapper.inputs.split import SPLIT
 from mapper.monitoring.monitor import Monitor
+from mapper.portfolio.figures import figures_of
 from mapper.report import make
 from mapper.report.view import make_view
 from mapper.results.loads import Loads
@@ -102,4 +106,8 @@ def run_into_folder(
                 (folder / SPLIT).unlink(missing_ok=True)
 
         monitor.stop.run(write, patient=True)
+    Catalogue.of_user().add(
+        "run", request.source.network, output, request.chip.name, report["settings"],
+        msgspec.to_builtins(figures_of(report)), report["resources"]["seconds"],
+    )  # fmt: skip
     return Finished(report, mapping.interrupted, monitor.stop.asked)

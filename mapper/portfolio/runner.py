@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -12,6 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+from msgspec import UNSET
+
+from mapper.cache.catalogue import Catalogue
 from mapper.errors import MapperError, known_error
 from mapper.inputs.listener import Listener
 from mapper.inputs.opening import import_once
@@ -87,6 +92,7 @@ def run_all(
     Raises `MapperError` if `path` holds other files, `CannotResumeError` if the portfolio to resume
     was started with another request, and the error of an import that all runs need.
     """
+    begin = time.monotonic()
     with _folder(path, rules) as earlier:
         runs = [_run_of(job) for job in many.jobs]
         if earlier is not None:
@@ -114,7 +120,20 @@ def run_all(
             on_outcome(portfolio, outcome)
         if all(run.state == "done" for run in portfolio):
             shutil.rmtree(path / IMPORTED, ignore_errors=True)
+            if tasks:
+                _catalogue(portfolio, many.jobs, time.monotonic() - begin)
         return portfolio
+
+
+def _catalogue(portfolio: PortfolioFile, jobs: Sequence[RunJob], seconds: float) -> None:
+    """Add a finished portfolio to the catalogue, with the figures of its best run."""
+    chips = ", ".join(dict.fromkeys(job.request.chip.name for job in jobs))
+    best = next((run.figures for run in portfolio if run.best), UNSET)
+    figures = {} if best is UNSET else msgspec.to_builtins(best)
+    Catalogue.of_user().add(
+        "sweep", portfolio.folder / PORTFOLIO_FILE, portfolio.folder, chips,
+        {"runs": len(jobs)}, figures, seconds,
+    )  # fmt: skip
 
 
 def planned_memory(path: Path) -> int | None:

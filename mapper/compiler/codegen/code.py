@@ -22,7 +22,7 @@ from hw.npu.isa.encoding import (
 from hw.npu.isa.table import Instruction
 from mapper.compiler.codegen.macros.encode import Layers
 from mapper.compiler.codegen.macros.file import require_canonical, unpack_layers
-from mapper.compiler.codegen.program import Emitted, host_words, linked_cores, steps_of
+from mapper.compiler.codegen.program import Emitted, Tiling, host_words, linked_cores, steps_of
 from mapper.compiler.ir.macro import Macro
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region, pixel_vectors
@@ -79,6 +79,7 @@ class CoreCode:
     spans : first instruction and end of each function, END included
     link : timing of the host's weights
     in_order : tiles of different layers alternate; all layers end with the program
+    tiling : result of the search for tiles, if there was one
     """
 
     place: Place
@@ -97,6 +98,7 @@ class CoreCode:
     links: CoreLinks = field(default_factory=lambda: NO_LINKS)
     link: HostLink | None = None
     in_order: bool = False
+    tiling: Tiling | None = None
     _timeline: Timeline | None = None
 
     @classmethod
@@ -110,7 +112,7 @@ class CoreCode:
         return cls(
             place, *layers, *maps, static_words, made.emitter.tables, made.preset,
             made.emitter.steps, code[0], made.records, made.ends, code[1], links, link,
-            made.in_order,
+            made.in_order, made.tiling,
         )  # fmt: skip
 
     @property

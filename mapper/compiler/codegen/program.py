@@ -47,6 +47,17 @@ UNLIMITED = 1 << 30
 """Limit for instructions in external memory, and for micro-ops that are reloaded."""
 
 
+class Tiling(NamedTuple):
+    """Result of the search for the tiles of a core's layers; its programs follow from it.
+
+    cuts : of each layer; dual : way to pair products; reloaded : see `MemoryPlan`
+    """
+
+    cuts: tuple[Cut, ...]
+    dual: Dual
+    reloaded: frozenset[str] = frozenset()
+
+
 class CoreTarget(NamedTuple):
     """Target of a program: the core, placement of feature maps, other memory contents, and links
     from and to other cores.
@@ -54,6 +65,7 @@ class CoreTarget(NamedTuple):
     preset : preset vectors of feature maps; None for the borders of the regions
     order : macro node of each tile, and the cuts, if tiles of different macro nodes alternate
     searches : searches for cuts of this compilation; None to search again
+    tiling : known result of the search
     """
 
     shape: NpuShape
@@ -64,6 +76,7 @@ class CoreTarget(NamedTuple):
     preset: Preset | None = None
     order: tuple[tuple[int, ...], tuple[Cut, ...]] = ((), ())
     searches: CutSearches | None = None
+    tiling: Tiling | None = None
 
     @classmethod
     def alone(
@@ -95,6 +108,7 @@ class Emitted(NamedTuple):
     records : file of the macro records that the steps come from
     borders : contents around feature maps before the first frame
     in_order : tiles of different macro nodes alternate; all macro nodes end with the program
+    tiling : result of the search for tiles; None if the records were read from a file
     """
 
     emitter: Emitter
@@ -102,6 +116,7 @@ class Emitted(NamedTuple):
     records: bytes
     borders: Preset
     in_order: bool = False
+    tiling: Tiling | None = None
 
     @property
     def preset(self) -> Preset:
@@ -149,6 +164,8 @@ def emitted(
     """
     auto = options.dual == "auto" and core.shape.multiplier == "dual"
     ways: tuple[Dual, ...] = DUAL if auto else (options.dual,)
+    if core.tiling is not None:
+        ways = (core.tiling.dual,)
     for way in ways:
         try:
             return _emitted(macros, functions, core, replace(options, dual=way))
@@ -171,9 +188,12 @@ def _emitted(
             core.place, core.links, core.order[0],
         )  # fmt: skip
         return from_records(pack_layers(layers), MACROS.ending)
-    with stage("tiles and cores"):
-        searches = core.searches or CutSearches()
-        ways = CutOptions.of(Emitter(shape, core.regions, options, plan), macros, searches)
+    if core.tiling is not None:
+        reloaded, ways = core.tiling.reloaded, CutOptions([], list(core.tiling.cuts))
+    else:
+        with stage("tiles and cores"):
+            searches = core.searches or CutSearches()
+            ways = CutOptions.of(Emitter(shape, core.regions, options, plan), macros, searches)
     while True:
         with stage("tiles and cores"):
             cuts = ways.chosen(macros, shape, reloaded, options.lag)
@@ -197,7 +217,7 @@ def _emitted(
             f"parameters that are reloaded while the program runs; a core has "
             f"{shape.map_vectors:,} ({stop - shape.map_vectors:,} short); use a larger core"
         )
-    return made
+    return made._replace(tiling=Tiling(tuple(cuts), options.dual, reloaded))
 
 
 def from_records(records: bytes, where: str) -> Emitted:

@@ -17,6 +17,7 @@ from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.arrivals import HostLink
 from chipsim.npu.mesh.chip import HostStages
+from mapper.cache.cache import NO_SLOT, Slot
 from mapper.compiler.codegen.builder import Choices
 from mapper.compiler.codegen.code import CoreCode, Lying
 from mapper.compiler.codegen.searches import CutSearches
@@ -39,6 +40,7 @@ class CompileJob(NamedTuple):
     link : timing of the host's weights; operations : numbers that the host computes per cycle
     searches : searches for cuts of this compilation
     clock : time limit of the search
+    kept : place of its result in the cache
     """
 
     partition: Partition
@@ -50,6 +52,7 @@ class CompileJob(NamedTuple):
     searches: CutSearches
     operations: float = OPERATIONS
     clock: Clock = ENDLESS
+    kept: Slot = NO_SLOT
 
 
 class Made(NamedTuple):

@@ -30,10 +30,11 @@ from mapper.compiler.multicore.cuts.tries import (
 from mapper.compiler.multicore.cuts.turns import turns
 from mapper.compiler.multicore.cuts.ways import LINES, MORE_LINES, PLANS, SHORT, SearchPlan, Way
 from mapper.compiler.multicore.job import CompileJob, Made, Whole, ports_of
+from mapper.compiler.multicore.kept import Chosen, keep, recalled
 from mapper.compiler.multicore.line_buffers.lines import lines_of
 from mapper.compiler.multicore.placement import PRESETS
 from mapper.compiler.multicore.room import require_room_on_several
-from mapper.compiler.multicore.simulated import Programs, Site, simulated
+from mapper.compiler.multicore.simulated import Programs, Site, generated, simulated
 from mapper.compiler.multicore.spread import usable_places
 from mapper.compiler.program.links import Place
 from mapper.compiler.stages import stage
@@ -99,19 +100,30 @@ def spread(job: CompileJob, chip: Chip, log: CompileLog) -> Made:
     if job.settings.cores is not None:
         chip = _fewer(chip, places[: job.settings.cores])
         ports = [port for port in ports if port in places[: job.settings.cores]]
-    search = _Search(job, chip, ports)
-    best = search.best()
+    # all placements use the same cut
+    by_mapper = job._replace(settings=replace(job.settings, placement="mapper"))
+    site = Site(chip, ports, Whole.of(job))
+    found = recalled(job.kept, by_mapper, site)
+    if found is None:
+        search = _Search(by_mapper, chip, ports)
+        found = Chosen(search.best(), len(search.ran), search.ended)
+        keep(job.kept, found)
+    best = found.best
+    if job.settings.placement != "mapper":
+        placed = best.made.job._replace(settings=job.settings)
+        best = simulated(site, placed, best.found, PRESETS["fast"], best)
+    best = generated(site, best)
     made = best.made.made
     assert made is not None
     log.lines += best.made.log.lines
     log.add(
         f"{len(best.found.pieces)} parts of {len(job.partition.macros)} layers on "
         f"{len(made.codes)} cores: period {best.period:,.0f} cycles per frame, latency "
-        f"{best.latency:,}; best of {len(search.ran)} simulated cuts"
+        f"{best.latency:,}; best of {found.tries} simulated cuts"
     )
-    if search.ended:
+    if found.ended:
         log.notes.append(
-            f"--time-limit ended the search over cores (simulated cuts: {len(search.ran)}); a "
+            f"--time-limit ended the search over cores (simulated cuts: {found.tries}); a "
             "longer limit may give a shorter period"
         )
     if host := sum(made.stages.cycles):
@@ -151,9 +163,7 @@ class _Search:
                 if best and (found is None or self._rank(best) < self._rank(found)):
                     found = best
         assert found is not None
-        if found.made.made is None:
-            return simulated(self._site, found.made.job, found.found, PRESETS["fast"])
-        return found
+        return generated(self._site, found)
 
     def _rank(self, one: Tried[Programs]) -> tuple[float, float]:
         if self.job.settings.objective == "latency":
@@ -267,7 +277,7 @@ class _Search:
             count = len(cuts)
         left: Ran = list(cuts)
         found: Ran = []
-        for _ in range(count if self.job.settings.placement == "mapper" else 0):
+        for _ in range(count):
             if not left or self._over():
                 break
             one = first(left)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from chipsim.chip.model import Chip
@@ -11,6 +12,7 @@ from chipsim.npu.cycles import CAUSES
 from chipsim.npu.mesh.chip import MeshChip
 from chipsim.npu.mesh.report import chip_report
 from chipsim.npu.mesh.run import MeshTimes, run_mesh
+from mapper.compiler.codegen.program import Tiling
 from mapper.compiler.log import CompileLog
 from mapper.compiler.multicore.cuts.period import Grouped
 from mapper.compiler.multicore.cuts.tries import Tried
@@ -43,6 +45,7 @@ class Programs(NamedTuple):
     bound : the bottleneck
     hops : flit-hops per frame
     lines : line buffers, if the cores keep some columns of each map
+    tilings : results of the search for the tiles of the cores, by group
     """
 
     made: Made | None
@@ -52,6 +55,7 @@ class Programs(NamedTuple):
     bound: str
     hops: float
     lines: Lines | None = None
+    tilings: Mapping[int, Tiling] = MappingProxyType({})
 
     @property
     def at_port(self) -> bool:
@@ -79,15 +83,17 @@ def simulated(
     lines : line buffers; ignored if `same` is given, which has the same ones
     Raises `DoesNotFitError` if a part does not fit in its core.
     """
-    (chip, ports, whole), log = site, CompileLog()
+    chip, ports, whole = site
     vertices = vertices_of(whole, *found, job.shape)
     vertices = with_own_nodes(vertices) if apart else vertices
     cores = cores_of(vertices, chip, ports, job.settings.placement, preset)
     at = [(int(core) % chip.width, int(core) // chip.width) for core in cores]
     if same is not None and at == same.made.places:
         return same
-    lines = lines if same is None else same.made.lines
-    made = on_cores(job, list(zip(found.pieces, at, strict=True)), ports, log, lines)
+    before = Programs(None, CompileLog(), job, at, "", 0, lines) if same is None else same.made
+    programs = _generated(site, found, before._replace(job=job, places=at))
+    made = programs.made
+    assert made is not None
     with stage("cycles"):
         chip_run = _run(made, chip, job)
         ran = chip_report(*chip_run)
@@ -97,8 +103,33 @@ def simulated(
         late = work.waits[:, CAUSES.index("router")].max() / FRAMES
         cycles[groups[core]] = ran.cores[core].cycles + float(late)
     assert ran.mean is not None
-    programs = Programs(made, log, job, at, ran.bound.where, float(ran.links.sum()), lines)
+    programs = programs._replace(bound=ran.bound.where, hops=float(ran.links.sum()))
     return Tried(found, programs, cycles, ran.mean, ran.latency)
+
+
+def generated(site: Site, one: Tried[Programs]) -> Tried[Programs]:
+    """Return a cut with its programs; generate them if another process, or an earlier one, has
+    simulated it."""
+    if one.made.made is not None:
+        return one
+    return one._replace(made=_generated(site, one.found, one.made))
+
+
+def _generated(site: Site, found: Grouped, programs: Programs) -> Programs:
+    """Generate the programs of a cut for its places; the tiles are searched unless they are known.
+
+    Raises `DoesNotFitError` if a part does not fit in its core.
+    """
+    _, log, job, at, *_, lines, known = programs
+    groups = dict(zip(at, found.groups, strict=True))
+    tilings = {place: known[group] for place, group in groups.items() if group in known}
+    log = log if known else CompileLog()
+    made = on_cores(
+        job, list(zip(found.pieces, at, strict=True)), site.ports,
+        CompileLog() if known else log, lines, tilings,
+    )  # fmt: skip
+    known = {groups[code.place]: code.tiling for code in made.codes if code.tiling is not None}
+    return programs._replace(made=made, log=log, tilings=known)
 
 
 def _run(made: Made, chip: Chip, job: CompileJob) -> tuple[MeshChip, MeshTimes]:

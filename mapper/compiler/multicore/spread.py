@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from mapper.compiler.codegen.placement import plan_weights
 from mapper.compiler.codegen.program import (
     CoreTarget,
     Emitted,
+    Tiling,
     emitted,
     linked_cores,
     require_instructions,
@@ -35,6 +37,8 @@ from mapper.compiler.program.presets import Preset
 from mapper.compiler.stages import stage
 from mapper.compiler.tiling.tiles import Cut
 from mapper.errors import DoesNotFitError
+
+NONE: Mapping[Place, Tiling] = MappingProxyType({})
 
 
 def refusal(job: CompileJob, cores: int) -> str:
@@ -80,11 +84,12 @@ def runs_on_one(job: CompileJob, chip: Chip) -> bool:
 
 def on_cores(
     job: CompileJob, placed: list[tuple[MacroPiece, Place]], ports: Sequence[Place],
-    log: CompileLog, lines: Lines | None = None,
+    log: CompileLog, lines: Lines | None = None, tilings: Mapping[Place, Tiling] = NONE,
 ) -> Made:  # fmt: skip
     """Generate the programs of placed pieces.
 
     ports : nodes of the host's ports; lines : line buffers, if cores keep some columns of each map
+    tilings : known results of the search for tiles
 
     Raises `DoesNotFitError` that names core, memory and layer.
     """
@@ -92,7 +97,7 @@ def on_cores(
     with stage("feature memory"):
         plan = plan_cores(whole, placed, job.shape, ports, _cuts_of(job, lines))
     with stage("instructions"):
-        codes, words = chip_programs(plan, job, log)
+        codes, words = chip_programs(plan, job, log, tilings)
     received = result_functions(plan.results, whole, job.shape.columns)
     stages = HostStages(host_cycles(job.partition, job.operations), received)
     return Made(codes, plan.results, words, ports, stages)
@@ -121,7 +126,7 @@ def usable_places(chip: Chip) -> list[Place]:
 
 
 def chip_programs(
-    plan: ChipPlan, job: CompileJob, log: CompileLog
+    plan: ChipPlan, job: CompileJob, log: CompileLog, tilings: Mapping[Place, Tiling] = NONE
 ) -> tuple[list[CoreCode], list[NDArray[np.int64]]]:
     """Generate the programs of all cores; return them, and the weight words that they stream,
     shape (rows, columns) each.
@@ -138,8 +143,9 @@ def chip_programs(
             memory = MemoryPlan(weights, stop=one.used, host_first=len(words), targets=one.targets)
             preset = Preset.filled(one.filled, shape.columns)
             core = CoreTarget(
-                shape, one.regions, memory, one.links, place, preset, one.order, job.searches
-            )
+                shape, one.regions, memory, one.links, place, preset, one.order, job.searches,
+                tilings.get(place),
+            )  # fmt: skip
             spans = _only(functions[one.pieces[0].macro], len(one.macros), job)
             made = emitted(one.macros, spans, core, job.choices, log)
         except DoesNotFitError as error:

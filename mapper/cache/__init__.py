@@ -1,0 +1,1 @@
+"""What earlier commands computed and where: the cache of results, and the catalogue of runs."""
