@@ -26,9 +26,10 @@ CONTENT, USE = b"c", b"u"
 """First byte of the keys of a result."""
 LARGEST_RESULT = 1 / 4
 """Largest result, as a part of the cache."""
-ROOM, KEPT = 0.8, 0.6
-"""Parts of the file that results may fill, and that they fill after old ones were dropped; the rest
-is for pages that are partly used."""
+ROOMS = (0.8, 0.8, 0.5, 0.2)
+"""Part of the file that results may fill, in several attempts: a result needs consecutive pages."""
+DROPPED = 0.8
+"""Part of it that they fill after the ones that were not used for longest were dropped."""
 FRESH = 3600
 """Seconds after which a use is recorded again."""
 PATIENCE = 5.0
@@ -97,16 +98,15 @@ class Cache:
         if self._database is None or len(packed) > LARGEST_RESULT * self.most:
             return
         with self._said():
-            room = ROOM
-            while room > 0.1:
-                try:
+            for room in ROOMS:
+                with contextlib.suppress(FullError):
+                    # LMDB uses pages again that were freed two transactions before
                     with self._database.writing() as view:
                         _make_room(view, len(packed), room * self.most)
+                    with self._database.writing() as view:
                         view.put(CONTENT + key, packed)
                         view.put(USE + key, _USE.pack(time.time(), len(packed)))
                     return
-                except FullError:  # its pages are partly used
-                    room /= 2
             self._database.remove()
 
     def contents(self) -> Contents:
@@ -175,7 +175,7 @@ def _make_room(view: Transaction, size: int, most: float) -> None:
         view.drop(CONTENT + key)
         view.drop(USE + key)
         total -= one
-        if total <= most * KEPT / ROOM:
+        if total <= DROPPED * most:
             break
 
 
