@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from chipsim.chip.model import Chip
+from mapper.cache.cache import OFF, Cache
 from mapper.distributed.start import start_workers
 from mapper.executors.worker_interface import Asked
 from mapper.graph.disk import with_disk
@@ -47,6 +48,7 @@ class MapRequest:
     split_neurons : spread synapses over relay neurons where they exceed the capacity of a core
     command : words of the command line, for the report
     workers : processes that scan a streamed network; None for the threads of this process
+    cache : earlier imports
     """
 
     source: Source
@@ -56,11 +58,12 @@ class MapRequest:
     split_neurons: bool = False
     command: tuple[str, ...] = ()
     workers: Asked | None = None
+    cache: Cache = OFF
 
     @property
     def effort(self) -> Effort:
         """Return the threads and memory for reading the input."""
-        return Effort(self.settings.threads, self.settings.memory_bytes)
+        return Effort(self.settings.threads, self.settings.memory_bytes, self.cache)
 
 
 class Workspace(NamedTuple):

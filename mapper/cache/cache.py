@@ -110,7 +110,7 @@ class Cache:
             self._database.remove()
 
     def contents(self) -> Contents:
-        """Return what is in the cache; raises `WriteError` if it cannot be read."""
+        """Return the contents of the cache; raises `WriteError` if it cannot be read."""
         kinds: dict[str, tuple[int, int]] = {}
         size = 0
         if self._database is not None:

@@ -13,7 +13,7 @@ from mapper.monitoring.resources import parse_bytes
 from storage.errors import StorageWarning
 
 NAME = "neuromapper"
-"""Name of the folders in those of the platform."""
+"""Name of the folders, in the platform's folders of caches and data."""
 FOLDER, SIZE = "MAPPER_CACHE_DIR", "MAPPER_CACHE_SIZE"
 DEFAULT_SIZE = 2 << 30
 """Bytes of the cache, unless MAPPER_CACHE_SIZE says otherwise."""

@@ -13,9 +13,9 @@ examples:
 
 Commands keep results of long searches in a cache, which saves their time if the
 same inputs come again; results are the same with and without it. `mapper docs
-cache` lists what is kept. MAPPER_CACHE_DIR names another folder;
-MAPPER_CACHE_SIZE limits it (default: 2GiB), and 0 switches it off, as --no-cache
-does for a command.
+cache` explains it. MAPPER_CACHE_DIR names another folder;
+MAPPER_CACHE_SIZE limits it (default: 2GiB), and 0 switches it off, as the option
+--no-cache does for one command.
 """
 
 

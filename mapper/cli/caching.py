@@ -5,16 +5,19 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from mapper.cli.options import flag
-
 if TYPE_CHECKING:
     from mapper.cache.cache import Cache
 
-NO_CACHE = flag("--no-cache", "use no results of earlier commands, and keep none")
+
+def add_no_cache(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--no-cache", action="store_true",
+        help="use no results of earlier commands, and keep none",
+    )  # fmt: skip
 
 
 def cache_of(options: argparse.Namespace) -> Cache:
-    """Return the cache of a command; off with --no-cache."""
+    """Return the cache of a command; off with --no-cache, and for commands without this option."""
     from mapper.cache.cache import OFF, Cache
 
-    return OFF if options.no_cache else Cache.of_user()
+    return Cache.of_user() if getattr(options, "no_cache", None) is False else OFF

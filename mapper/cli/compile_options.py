@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from mapper.cli.caching import NO_CACHE
+from mapper.cli.caching import add_no_cache
 from mapper.cli.options import (
     Option,
     above_zero,
@@ -202,8 +202,8 @@ def add_outputs(group: argparse._ActionsContainer) -> None:
         flag("--ablate", "only print cycles with other passes and tiles"),
         flag("--keep-graphs", "write the graph after each stage to DIR/graphs"),
         Option("--emit", "LIST", "also write: c (a driver), loops (the schedules)", _emitted, ()),
-        NO_CACHE,
     )
+    add_no_cache(group)
 
 
 def of_floats(options: argparse.Namespace) -> list[str]:

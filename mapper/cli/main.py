@@ -57,10 +57,8 @@ EPILOG = """\
 examples:
   mapper generate cortex net.bin --side 316 --fanout 50 --sigma 6
   mapper run net.bin --chip 20x20 --neurons-per-core 256 -o result
-  mapper verify result
 
-exit codes: 0 done, 1 bad input or failed check, 2 usage, 3 the network does
-not fit the chip, 4 kept a result that misses its limits, 130 interrupted.
+exit codes: 0 done, 1 bad input, 2 usage, 3 no fit, 4 limits missed, 130 Ctrl-C
 `mapper COMMAND --help` explains a command; `mapper docs` lists the manual.
 """
 

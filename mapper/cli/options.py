@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mapper.cli import terminal
+from mapper.cli.caching import add_no_cache, cache_of
 from mapper.errors import UsageError, shown
 
 if TYPE_CHECKING:
@@ -205,6 +206,7 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
         metavar="ROLE=NAME,...",
         help="columns of a table: source=NAME,target=NAME,...",
     )
+    add_no_cache(parser)
 
 
 def _rates(text: str) -> str | Path:
@@ -224,7 +226,10 @@ def request_of(
     file = options.constraints
     constraints = None if file is None else ConstraintFile.read(file)
     source, command = source_of(options, options.network), ("mapper", *options.arguments)
-    return MapRequest(source, chip, settings, constraints, options.split_neurons, command, workers)
+    return MapRequest(
+        source, chip, settings, constraints, options.split_neurons, command, workers,
+        cache_of(options),
+    )  # fmt: skip
 
 
 def named_chip(text: str) -> Chip:
@@ -304,7 +309,7 @@ def effort_of(options: argparse.Namespace) -> Effort:
     """Return the threads and memory for work on an input."""
     from mapper.inputs.source import Effort
 
-    return Effort(threads_of(options), memory_of(options))
+    return Effort(threads_of(options), memory_of(options), cache_of(options))
 
 
 def compile_kernels(options: argparse.Namespace, *works: str) -> None:

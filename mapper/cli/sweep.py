@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mapper.cli import many
 from mapper.cli import options as common
+from mapper.cli.caching import add_no_cache, cache_of
 
 EPILOG = """\
 examples:
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     many.add_workers(parser)
     many.add_keep(parser)
     common.add_effort(parser, seed=False)
+    add_no_cache(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -42,5 +44,5 @@ def run(options: argparse.Namespace) -> int:
     output = options.output or Path(f"{options.file.stem}-sweep")
     runs = len(sweep.combinations())
     share = Share(many.share_of_threads(options, runs), many.share_of_memory(options, output, runs))
-    jobs = sweep_jobs(sweep, share, ("mapper", *options.arguments))
+    jobs = sweep_jobs(sweep, share, ("mapper", *options.arguments), cache_of(options))
     return many.do_many(options, output, jobs)

@@ -37,7 +37,7 @@ class CompileInputs(NamedTuple):
 
 
 def _values(samples: SampleArrays | RangesFile | None) -> Any:
-    """Return what a compilation reads of samples."""
+    """Return the parts of samples that a compilation reads."""
     if isinstance(samples, RangesFile):
         return samples[1:]
     return None if samples is None else samples[:2]

@@ -1,4 +1,4 @@
-"""What a compilation says of its result, besides the report."""
+"""Figures and notes of a compilation that are not in its report."""
 
 from __future__ import annotations
 

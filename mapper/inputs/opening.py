@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from mapper.errors import MapperError, UsageError
+from mapper.inputs.cached_import import cached_import
 from mapper.inputs.listener import Listener
 from mapper.inputs.source import Effort, Source
 from mapper.results.output_folder import IMPORTED
@@ -169,19 +170,25 @@ def import_source(
         from storage.formats import import_network, recognise
 
         path = source.network
-        listener.compile([f"import/{recognise(path, format).name}"], effort.threads)
-        with listener.task(f"importing {path.name}") as progress:
-            meta = import_network(
-                path,
-                destination,
-                format,
-                memory=memory,
-                threads=effort.threads,
-                progress=progress,
-                traffic=traffic,
-                weights_are=source.weights_are,
-                extra={"columns": source.columns, **(extra or {})},
-            )
+        name = recognise(path, format).name
+        more = {"columns": source.columns, **(extra or {})}
+
+        def write() -> NetworkMeta:
+            listener.compile([f"import/{name}"], effort.threads)
+            with listener.task(f"importing {path.name}") as progress:
+                return import_network(
+                    path,
+                    destination,
+                    format,
+                    memory=memory,
+                    threads=effort.threads,
+                    progress=progress,
+                    traffic=traffic,
+                    weights_are=source.weights_are,
+                    extra=more,
+                )
+
+        meta = cached_import(source, destination, effort, name, more, write)
     for line in losses_of(meta, asked=source.rates is not None):
         listener.note(line)
     return meta

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
 
+from mapper.cache.cache import OFF, Cache
 from storage.formats.columns import ColumnNames
 from storage.store.network import NetworkFile, is_network_name
 from storage.store.traffic import UNIFORM, WEIGHTS
@@ -17,10 +18,11 @@ RATES_WORDS = (UNIFORM, WEIGHTS)
 
 
 class Effort(NamedTuple):
-    """Threads, and memory in bytes, for reading an input."""
+    """Threads, memory in bytes, and earlier imports, for reading an input."""
 
     threads: int
     memory: int
+    cache: Cache = OFF
 
 
 @dataclass(frozen=True, slots=True, eq=False)

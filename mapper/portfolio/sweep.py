@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET
 
 from chipsim.chip.presets import parse_chip
+from mapper.cache.cache import OFF, Cache
 from mapper.errors import MapperError, as_mapper_errors
 from mapper.inputs.source import RATES_WORDS, Source
 from mapper.limits.constraints import ConstraintFile
@@ -36,9 +37,12 @@ class Share(NamedTuple):
     memory: int
 
 
-def sweep_jobs(sweep: SweepFile, share: Share, command: tuple[str, ...] = ()) -> Many:
+def sweep_jobs(
+    sweep: SweepFile, share: Share, command: tuple[str, ...] = (), cached: Cache = OFF
+) -> Many:
     """Return the runs of a sweep.
 
+    cached : earlier imports
     Raises `MapperError` that names the key of a missing file, or the values of incompatible
     settings.
     """
@@ -67,6 +71,7 @@ def sweep_jobs(sweep: SweepFile, share: Share, command: tuple[str, ...] = ()) ->
                 constraints_of(given["constraints"]) if "constraints" in given else None,
                 given.get("split_neurons", False),
                 command,
+                cache=cached,
             )
         jobs.append(RunJob(f"run-{number:0{digits}}", given, request))
     request_of_all = {"version": version(), "memory_bytes": share.memory, **sweep.lists}
