@@ -1,9 +1,9 @@
 """Small transactional databases that many processes share: LMDB, with guards for damaged files.
 
-The only module that imports lmdb. A database is opened for one transaction at a time, under a file lock:
-it never outlives a fork, and no process maps a file that another one replaces. LMDB's own locks are
-not used, because a damaged lock file can block it. Before LMDB maps a file, its pages
-are checked (`pages.check`), and each value carries a checksum. A damaged file is renamed to
+The only module that imports lmdb. A database is opened for one transaction at a time, under a file
+lock: it never outlives a fork, and no process maps a file that another one replaces. LMDB's own
+locks are not used, because a damaged lock file can block it. Before LMDB maps a file, its pages are
+checked (`pages.check`), and each value carries a checksum. A damaged file is renamed to
 NAME.damaged, and a new one begins.
 """
 

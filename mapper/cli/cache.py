@@ -11,10 +11,10 @@ examples:
   mapper cache info
   mapper cache clear
 
-Commands keep results of long searches in a cache, which saves their time if the
-same inputs come again; results are the same with and without it. `mapper docs
-cache` explains it. MAPPER_CACHE_DIR names another folder;
-MAPPER_CACHE_SIZE limits it (default: 2GiB), and 0 switches it off, as the option
+Commands keep results of long searches in a cache, which saves their time if
+the same inputs come again; results are the same with and without it. `mapper
+docs cache` explains it. MAPPER_CACHE_DIR names another folder.
+MAPPER_CACHE_SIZE limits it (default: 2GiB); 0 switches it off, as the option
 --no-cache does for one command.
 """
 
