@@ -47,6 +47,7 @@ def workers_of(
     import tempfile
 
     from mapper.distributed.start import SRUN, ask_workers, start_workers
+    from mapper.executors.worker_interface import batch_jobs
 
     if not use:
         yield None
@@ -57,7 +58,12 @@ def workers_of(
     if asked is None:
         yield None
         return
-    with tempfile.TemporaryDirectory() as folder, start_workers(asked, Path(folder)) as found:
+    # jobs read their certificate in the working directory, as they do not see /tmp of this host
+    place = Path.cwd() if batch_jobs(str(options.workers)) else None
+    with (
+        tempfile.TemporaryDirectory(prefix=".mapper-", dir=place) as folder,
+        start_workers(asked, Path(folder)) as found,
+    ):
         if found.note:
             terminal.say(options, found.note)
         yield found

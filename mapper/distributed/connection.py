@@ -13,13 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import dask
-from distributed import Client
+from distributed import Client, Security
 
-from mapper.distributed.clusters import COMES_WITHIN, batch_cluster, local_cluster, submit
-from mapper.distributed.engine import KEEP, MALLOC, SETTINGS
+from mapper.distributed.certificates import KEY, make_certificate, require_private
+from mapper.distributed.clusters import (
+    COMES_WITHIN,
+    batch_cluster,
+    local_cluster,
+    security_of,
+    submit,
+)
+from mapper.distributed.engine import KEEP, MALLOC, SETTINGS, all_lost
 from mapper.distributed.owner import About, about
 from mapper.distributed.slurm_step import SlurmStep
 from mapper.errors import RESUME, ResumableError, UsageError
+from mapper.executors.shared import folder_of_run
 from mapper.executors.worker_interface import Asked, batch_jobs
 from mapper.monitoring.callbacks import ignore
 from storage.closing import Closing
@@ -65,8 +73,12 @@ class DaskConnection(Closing):
         job = batch_jobs(where)
         if job is not None:
             return self._submitted(*job, asked, folder)
-        given = {"scheduler_file": where} if where.endswith(".json") else {"address": where}
-        return self._client(where, **given)
+        if not where.endswith(".json"):
+            return self._client(where, address=where)
+        folder = Path(where).parent
+        if (folder / KEY).exists():
+            return self._client(where, scheduler_file=where, security=_trusted(folder))
+        return self._client(where, scheduler_file=where)
 
     def _client(self, shown: str, **given: Any) -> Client:
         try:
@@ -77,6 +89,16 @@ class DaskConnection(Closing):
             raise UsageError(
                 f"--workers {shown}: no scheduler answers there; start one with `dask scheduler`"
             ) from error
+        except TypeError as error:  # the address is tls://, and Dask has no keys
+            raise UsageError(
+                f"--workers {shown}: the scheduler requires a certificate; give its file in the "
+                f"folder of certificate.pem and {KEY}, or set distributed.comm.tls of Dask"
+            ) from error
+        if client.scheduler.address.startswith("tcp://"):
+            self.note = (
+                f"note: --workers: {client.scheduler.address} runs code for every account that "
+                "reaches it; start the scheduler with a certificate (mapper docs howto/workers)"
+            )
         self._hush()
         self._held.callback(quietly, client.close)
         return client
@@ -95,8 +117,11 @@ class DaskConnection(Closing):
         self._held.callback(shutil.rmtree, folder, ignore_errors=True)
         self._folder = str(folder)
         folder.mkdir(parents=True)
+        certificates = folder / "certificate"
+        make_certificate(certificates)
         self._held.enter_context(dask.config.set({**SETTINGS, "temporary-directory": str(folder)}))
-        return self._client_of(local_cluster(count, asked, folder))
+        self._hush()
+        return self._client_of(local_cluster(count, asked, folder, certificates))
 
     def _client_of(self, cluster: Any) -> Client:
         self._held.callback(quietly, cluster.close)
@@ -107,7 +132,11 @@ class DaskConnection(Closing):
     def _submitted(self, system: str, count: int, asked: Asked, folder: Path) -> Client:
         """Submit batch jobs and return their client; both are closed with this object."""
         self._held.enter_context(dask.config.set({**SETTINGS, "temporary-directory": str(folder)}))
-        cluster = batch_cluster(system, asked, folder / LOGS)
+        certificates = folder_of_run("certificate", asked.shared, folder)
+        certificates.parent.mkdir(parents=asked.shared is None, exist_ok=True)
+        self._held.callback(shutil.rmtree, certificates, ignore_errors=True)
+        make_certificate(certificates)
+        cluster = batch_cluster(system, asked, folder / LOGS, certificates)
         client = self._client_of(cluster)
         self._hush()
         submit(cluster, system, count)
@@ -127,7 +156,9 @@ class DaskConnection(Closing):
         while not step.file.exists() and time.monotonic() < until:
             self._check()
             time.sleep(LOOKS_EVERY)
-        client = self._client("srun", scheduler_file=str(step.file))
+        self._held.callback(shutil.rmtree, step.folder, ignore_errors=True)
+        given = {"security": _trusted(step.folder)} if step.file.exists() else {}
+        client = self._client("srun", scheduler_file=str(step.file), **given)
         step.reached = True  # the scheduler now ends when this client disconnects: `LastClient`
         there = self._wait_for(client, step.workers, COMES_WITHIN)
         if there < step.workers:
@@ -232,6 +263,12 @@ class DaskConnection(Closing):
 
     def close(self) -> None:
         self._held.close()
+
+
+def _trusted(folder: Path) -> Security:
+    """Return the settings of connections to a scheduler by its folder; see `require_private`."""
+    require_private(folder)
+    return security_of(folder)
 
 
 def quietly(close: Callable[[], None]) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
+
+from mapper.errors import RESUME, ResumableError
 
 if TYPE_CHECKING:
     from mapper.distributed.broadcast import Reach
@@ -17,6 +19,9 @@ LOOKS_EVERY = 2.0  # seconds between checks that a worker without answer is aliv
 KEEP = 1 << 28
 MALLOC = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
 CACHE = "NUMBA_CACHE_DIR"
+HERE = "127.0.0.1"  # loopback interface
+PROTOCOL = "tls://"
+NO_DASHBOARD = ("--no-dashboard", "--dashboard-address", f"{HERE}:0")
 
 SETTINGS: dict[str, Any] = {
     **{f"distributed.nanny.pre-spawn-environ.{name}": KEEP for name in MALLOC},
@@ -27,13 +32,18 @@ SETTINGS: dict[str, Any] = {
     "distributed.worker.memory.terminate": 0.95,
     "distributed.scheduler.worker-ttl": "30s",
     "distributed.admin.tick.limit": "1h",  # kernels run long without a tick; suppress the warning
+    # a worker that restarts slowly is waited for, not given up
+    "distributed.deploy.lost-worker-timeout": "1d",
+    # nothing is served over HTTP, which has no certificates
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
 }
 
 
-def environment() -> dict[str, str]:
-    """Return the settings as environment variables of a Dask process."""
+def environment(more: Mapping[str, Any]) -> dict[str, str]:
+    """Return the settings, and more of them, as environment variables of a Dask process."""
     found = {name: str(KEEP) for name in MALLOC}
-    for name, value in SETTINGS.items():
+    for name, value in (SETTINGS | dict(more)).items():
         if not name.startswith("distributed.nanny."):
             key = name.upper().replace(".", "__").replace("-", "_")
             found[f"DASK_{key}"] = str(value)
@@ -52,6 +62,11 @@ def new_account() -> dict[str, float]:
     """
     amounts = ("calls", "seconds", "cpu_seconds", "bytes_to", "bytes_from", "bytes_shared")
     return dict.fromkeys(amounts, 0)
+
+
+def all_lost() -> ResumableError:
+    """Return the error for a run without workers."""
+    return ResumableError(f"--workers: all workers were lost; start new ones and {RESUME}")
 
 
 class LostError(Exception):
@@ -78,6 +93,9 @@ class Engine(Protocol):
 
     def addresses(self) -> list[str]:
         """Return the addresses of live workers, ascending; raises `ResumableError` if unknown."""
+
+    def some_addresses(self) -> list[str]:
+        """Return `addresses()` once there are some; raises `ResumableError` after `patience`."""
 
     def own(self, address: str, source: RowSource) -> Any:
         """Create an `Owner` on a worker; its methods return futures.

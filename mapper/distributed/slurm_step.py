@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import time
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
-from mapper.distributed.engine import environment
+from mapper.distributed.engine import NO_DASHBOARD, PROTOCOL, environment
 from mapper.errors import UsageError
 from storage.extras import DISTRIBUTION
 
 SCHEDULER, DRIVER = 0, 1  # ranks; all others are workers
-GONE_AFTER = "120"  # seconds after which a worker without a scheduler ends
+GONE_AFTER = 120  # seconds after which a worker without a scheduler ends
+LOOKS_EVERY = 0.2  # seconds between looks for the scheduler
 LAST_CLIENT = "mapper.distributed.clusters"  # has `dask_setup`
 
 
@@ -22,14 +25,19 @@ LAST_CLIENT = "mapper.distributed.clusters"  # has `dask_setup`
 class SlurmStep:
     """A process of a step of a SLURM job.
 
-    file : scheduler file with its address, seen by all processes
+    folder : certificate of the step and file of its scheduler, seen by all processes
     reached : whether the driver has connected
     """
 
     rank: int
     tasks: int
-    file: Path
+    folder: Path
     reached: bool = False
+
+    @property
+    def file(self) -> Path:
+        """The scheduler's file."""
+        return self.folder / "scheduler.json"
 
     @property
     def drives(self) -> bool:
@@ -44,19 +52,39 @@ class SlurmStep:
 
         threads, memory : of a worker; default: the allocation of SLURM per process
         """
-        common = ["--scheduler-file", str(self.file), "--no-dashboard"]
+        from mapper.distributed.certificates import make_certificate, tls_settings
+
+        common = ["--scheduler-file", str(self.file), *NO_DASHBOARD]
         if self.rank == SCHEDULER:
-            self.file.unlink(missing_ok=True)
-            words = ["dask_scheduler", "--port", "0", "--preload", LAST_CLIENT, *common]
+            shutil.rmtree(self.folder, ignore_errors=True)  # of a killed step of the same name
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            make_certificate(self.folder)
+            words = ["dask_scheduler", "--protocol", PROTOCOL, "--port", "0", *common]
+            words += ["--preload", LAST_CLIENT]
         else:
+            self._wait()
             threads = threads or int(os.environ.get("SLURM_CPUS_PER_TASK", "1"))
             words = ["dask_worker", "--nworkers", "1", "--nthreads", str(threads), *common]
             words += ["--memory-limit", str(memory or _given_memory() or "auto")]
-            words += ["--death-timeout", GONE_AFTER]
+            words += ["--death-timeout", str(GONE_AFTER)]
             words += ["--name", str(self.rank), "--local-directory", _local_folder()]
         command = [sys.executable, "-m", f"distributed.cli.{words[0]}", *words[1:]]
         sys.stdout.flush()
-        os.execve(sys.executable, command, {**os.environ, **environment()})
+        more = environment(tls_settings(self.folder))
+        os.execve(sys.executable, command, {**os.environ, **more})
+
+    def _wait(self) -> None:
+        """Wait until the scheduler has started; raise `UsageError` if its folder is not private."""
+        from mapper.distributed.certificates import require_private
+
+        until = time.monotonic() + GONE_AFTER
+        while not self.file.exists():
+            if time.monotonic() > until:
+                raise UsageError(
+                    f"--workers srun: no scheduler has started in {self.folder.parent}"
+                )
+            time.sleep(LOOKS_EVERY)
+        require_private(self.folder)
 
 
 def slurm_step(output: Path) -> SlurmStep:
@@ -64,7 +92,7 @@ def slurm_step(output: Path) -> SlurmStep:
 
     output : of the command, in a folder that all processes see
     """
-    if find_spec("distributed") is None:
+    if find_spec("distributed") is None or find_spec("cryptography") is None:
         raise UsageError(
             f"--workers needs the extra distributed: pip install '{DISTRIBUTION}[distributed]'"
         )
@@ -80,7 +108,7 @@ def slurm_step(output: Path) -> SlurmStep:
             f"--workers srun: at least 3 processes are needed (scheduler, driver, worker), srun "
             f"started {tasks}; use srun -n 3 or more"
         )
-    return SlurmStep(rank, tasks, output.absolute().parent / f".mapper-{job}.{step}.json")
+    return SlurmStep(rank, tasks, output.absolute().parent / f".mapper-{job}.{step}")
 
 
 def _given_memory() -> int | None:

@@ -90,7 +90,7 @@ def start_workers(
     try:
         engine = import_module("mapper.distributed.dask")
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("dask", "distributed"):
+        if (error.name or "").partition(".")[0] not in ("cryptography", "dask", "distributed"):
             raise
         raise UsageError(
             f"--workers needs the extra distributed: pip install '{DISTRIBUTION}[distributed]'"

@@ -84,6 +84,18 @@ class SharedPlace(NamedTuple):
             ) from error
 
 
+def folder_of_run(kind: str, given: Path | None, work: Path) -> Path:
+    """Return the path of a folder of a run, after the removal of one left by a killed run.
+
+    given : existing folder of --shared; None for `work`, the folder of the run
+    """
+    # the name is the same when the run is resumed
+    name = zlib.crc32(f"{socket.gethostname()} {work.absolute()}".encode())
+    folder = (given or work).absolute() / f"mapper-{kind}-{name:08x}"
+    shutil.rmtree(folder, ignore_errors=True)
+    return folder
+
+
 class SharedFolder(Closing):
     """The driver's handle: creates the folder before the first exchange, removes it at the end."""
 
@@ -93,12 +105,9 @@ class SharedFolder(Closing):
         Raises `UsageError` if it is not writable.
         """
         shown = f"--shared {given or work}" + ("" if given else " (by default)")
-        # Left by a killed run: the name is the same when the run is resumed.
-        name = zlib.crc32(f"{socket.gethostname()} {work.absolute()}".encode())
-        folder = (given or work).absolute() / f"mapper-exchange-{name:08x}"
+        folder = folder_of_run("exchange", given, work)
         self.place = SharedPlace(shown, folder, uuid4().hex)
         self._next = count()
-        shutil.rmtree(folder, ignore_errors=True)
         try:
             folder.mkdir(parents=given is None)
             (folder / SEEN).write_text(self.place.tag)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -25,6 +28,7 @@ CHIP = Chip("small", 6, 6, neurons=32)
 
 Mapped: TypeAlias = Callable[..., np.ndarray]
 Made: TypeAlias = Callable[..., Mapping]
+Command: TypeAlias = Callable[[str, str], None]
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +110,35 @@ def made(network: Path, tmp_path: Path) -> Made:
             return map_network(opened, CHIP, settings, scratch, heard, plan=plan, workers=workers)
 
     return run
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Return a function that puts programs on PATH before the installed ones."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+    def put(name: str, text: str = "#!/bin/sh\nexit 1\n") -> None:
+        path = folder / name
+        path.write_text(text.replace("{python}", sys.executable))
+        path.chmod(0o755)
+
+    return put
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> Iterator[Callable[..., None]]:
+    """Return a function that sets values of the user's jobqueue files."""
+    dask = pytest.importorskip("dask")
+    pytest.importorskip("dask_jobqueue")
+
+    def set_all(system: str, **values: object) -> None:
+        for name, value in values.items():
+            dask.config.set({f"jobqueue.{system}.{name.replace('_', '-')}": value})
+
+    before = deepcopy(dask.config.config)
+    dask.config.set({"temporary-directory": str(tmp_path)})
+    yield set_all
+    dask.config.config.clear()
+    dask.config.config.update(before)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from copy import deepcopy
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +14,7 @@ from mapper.distributed.slurm_step import slurm_step
 from mapper.distributed.start import ask_workers, check_workers, start_workers
 from mapper.errors import UsageError
 from mapper.executors.worker_interface import SYSTEMS, Asked
-from tests.mapper.distributed.conftest import Mapped
+from tests.mapper.distributed.conftest import Command, Mapped
 from tests.mapper.distributed.test_failures import RUN, STREAMED, mapping_in, run
 
 SUBMITTED_BY = {
@@ -53,40 +51,6 @@ started = [
 sys.exit(max(process.wait() for process in started))
 """
 
-Command = Callable[[str, str], None]
-
-
-@pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Return a function that puts programs on PATH before the installed ones."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-
-    def put(name: str, text: str = "#!/bin/sh\nexit 1\n") -> None:
-        path = folder / name
-        path.write_text(text.replace("{python}", sys.executable))
-        path.chmod(0o755)
-
-    return put
-
-
-@pytest.fixture
-def configured(tmp_path: Path) -> Iterator[Callable[..., None]]:
-    """Return a function that sets values of the user's jobqueue files."""
-    dask = pytest.importorskip("dask")
-    pytest.importorskip("dask_jobqueue")
-
-    def set_all(system: str, **values: object) -> None:
-        for name, value in values.items():
-            dask.config.set({f"jobqueue.{system}.{name.replace('_', '-')}": value})
-
-    before = deepcopy(dask.config.config)
-    dask.config.set({"temporary-directory": str(tmp_path)})
-    yield set_all
-    dask.config.config.clear()
-    dask.config.config.update(before)
-
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_scripts_of_jobs(
@@ -96,6 +60,7 @@ def test_scripts_of_jobs(
     """Queue and account come from the user, threads and memory from the options; one worker per
     job.
     """
+    from mapper.distributed.certificates import make_certificate
     from mapper.distributed.clusters import batch_cluster
 
     monkeypatch.setenv("NUMBA_CACHE_DIR", "/local/numba")
@@ -106,8 +71,11 @@ def test_scripts_of_jobs(
         configured(system, memory_per_core_property_name="not_applicable")
     if system in ("slurm", "pbs"):
         configured(system, queue="long", account="lab")
-    with batch_cluster(system, Asked(f"{system}:2", 8, 3 << 30), tmp_path / "logs") as cluster:
+    asked, keys = Asked(f"{system}:2", 8, 3 << 30), tmp_path / "keys of a run"
+    make_certificate(keys)
+    with batch_cluster(system, asked, tmp_path / "logs", keys) as cluster:
         script = cluster.job_script()
+        assert cluster.scheduler.address.startswith("tls://")
     assert "--nthreads 8" in script
     assert "--memory-limit 3.00GiB" in script
     assert "--nworkers" not in script
@@ -116,6 +84,13 @@ def test_scripts_of_jobs(
                  "DASK_DISTRIBUTED__COMM__COMPRESSION=False", "NUMBA_CACHE_DIR=/local/numba",
                  "DASK_DISTRIBUTED__WORKER__MEMORY__SPILL=False"):  # fmt: skip
         assert f"export {line}" in script
+    for role in ("CA_FILE", "WORKER__CERT"):
+        name = f"DASK_DISTRIBUTED__COMM__TLS__{role}"
+        assert f"export {name}='{tmp_path}/keys of a run/certificate.pem'" in script.replace(
+            "''", "'"
+        )
+    assert "--protocol tls://" in script
+    assert "--no-dashboard" in script
     if system == "slurm":
         lines = ("-p long", "-A lab", "--cpus-per-task=8", "--mem=3G")
         assert all(f"#SBATCH {line}" in script for line in lines)
@@ -230,7 +205,7 @@ def test_srun_outside_of_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("SLURM_NTASKS", "3")
     step = slurm_step(tmp_path / "out")
     assert (step.rank, step.workers, step.drives) == (0, 1, False)
-    assert step.file == tmp_path / ".mapper-7.0.json"
+    assert step.file.parent == tmp_path / ".mapper-7.0"
 
 
 def test_srun_without_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

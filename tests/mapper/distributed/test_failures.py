@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapper.distributed.engine import KEEP, MALLOC, SETTINGS
+from mapper.distributed.engine import SETTINGS, environment
 from mapper.distributed.start import start_workers
 from mapper.errors import ResumableError
 from mapper.executors.worker_interface import Asked
@@ -25,6 +25,10 @@ from mapper.monitoring.monitor import Monitor
 from tests.mapper.distributed.conftest import LEVELS, Made, Mapped
 from tests.mapper.distributed.test_scored import plain
 from tests.mapper.helpers import PROGRAM
+
+pytest.importorskip("cryptography")
+
+from mapper.distributed.certificates import KEY, make_certificate, tls_settings
 
 pytestmark = pytest.mark.jit
 
@@ -201,14 +205,26 @@ def test_a_worker_that_exceeds_its_memory(made: Made, tmp_path: Path) -> None:
     require_same(made, tmp_path, partial(Watcher, "coarsen"), filled, memory=1 << 30)
 
 
+def environment_of(folder: Path) -> dict[str, str]:
+    """Return the environment of a worker, with the certificate in a folder if there is one."""
+    more = tls_settings(folder) if (folder / KEY).exists() else {}
+    return {**os.environ, **environment(more)}
+
+
 @contextmanager
-def cluster(folder: Path, workers: int) -> Iterator[tuple[Path, list[subprocess.Popen[bytes]]]]:
+def cluster(
+    folder: Path, workers: int, protected: bool = True
+) -> Iterator[tuple[Path, list[subprocess.Popen[bytes]]]]:
     """Start a scheduler and workers without nannies; yield the scheduler's file and the processes.
 
     The workers keep freed memory; otherwise a note asks for it.
+    protected : with a certificate, in the folder of the file
     """
-    environment = {**os.environ, **{name: str(KEEP) for name in MALLOC}}
-    file = folder / "scheduler.json"
+    file = folder / "cluster" / "scheduler.json"
+    if protected:
+        make_certificate(file.parent)
+    else:
+        file.parent.mkdir()
     common = ("--scheduler-file", str(file))
     lines = [("dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", *common)]
     lines += [
@@ -222,7 +238,8 @@ def cluster(folder: Path, workers: int) -> Iterator[tuple[Path, list[subprocess.
                 assert started[0].poll() is None
                 time.sleep(0.05)
             process = subprocess.Popen(
-                [sys.executable, "-m", f"distributed.cli.{module}", *words], env=environment,
+                [sys.executable, "-m", f"distributed.cli.{module}", *words],
+                env=environment_of(file.parent),
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             )  # fmt: skip
             stack.callback(process.wait)
@@ -257,7 +274,8 @@ def test_a_worker_that_joins_takes_over(mapped: Mapped, tmp_path: Path) -> None:
             sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(file),
             "--no-nanny", "--nthreads", "1", "--no-dashboard", "--local-directory", str(tmp_path),
         ]  # fmt: skip
-        with subprocess.Popen(late, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as other:
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        with subprocess.Popen(late, env=environment_of(file.parent), **quiet) as other:
             killer = Watcher("split blocks", worker.kill)
             try:
                 assert mapped(workers, killer).tolist() == expected.tolist()
@@ -367,6 +385,6 @@ def test_a_killed_scheduler_leaves_a_resumable_run(
         )
     assert ended.returncode == 1, ended.stderr
     (line,) = ended.stderr.splitlines()
-    assert line.startswith("mapper run: --workers: the scheduler at tcp://127.0.0.1:")
+    assert line.startswith("mapper run: --workers: the scheduler at tls://127.0.0.1:")
     assert line.endswith("was lost; start another and continue with --resume")
     require_resumed(tmp_path)
