@@ -42,6 +42,7 @@ class DaskConnection(Closing):
     """Connection to Dask workers, started by this process or already running.
 
     client : of the scheduler
+    patience : seconds that a run waits while it has no workers
     note : message for the user about the workers; may be empty
     """
 
@@ -54,7 +55,7 @@ class DaskConnection(Closing):
         """
         self._held = ExitStack()
         self._folder, self._check = "", check
-        self.note = ""
+        self.patience, self.note = asked.patience, ""
         try:
             self.client = self._connect(asked, folder)
             self._require_same()
@@ -177,15 +178,16 @@ class DaskConnection(Closing):
 
     def _require_same(self) -> None:
         """Raise `UsageError` if no workers are connected, or if versions differ from the driver."""
-        with suppress(TimeoutError):
-            self.client.wait_for_workers(1, timeout=ANSWERS_WITHIN)
-        if not self.workers():
-            raise UsageError(
-                f"--workers: the scheduler at {self.client.scheduler.address} has no workers; "
-                "start some with `dask worker`"
-            )
+        until = time.monotonic() + ANSWERS_WITHIN
         try:
-            found = self.client.run(about)
+            while not (found := self.run_on_all(about)):
+                self._check()
+                if time.monotonic() > until:
+                    raise UsageError(
+                        f"--workers: the scheduler at {self.client.scheduler.address} has no "
+                        "workers; start some with `dask worker`"
+                    )
+                time.sleep(LOOKS_EVERY)
         except ImportError as error:
             raise UsageError(
                 f"--workers: a worker cannot load mapper ({error}); install the same version there"
@@ -216,18 +218,35 @@ class DaskConnection(Closing):
         one = {host: address for address, host in sorted(self._hosts.items(), reverse=True)}
         one.pop(socket.gethostname(), None)
         if one:
-            with suppress(OSError, RuntimeError):  # lost workers are replaced later
-                self.client.run(work, *arguments, workers=sorted(one.values()))
+            self.run_on_all(work, *arguments, workers=sorted(one.values()))
+
+    def run_on_all(
+        self, work: Callable[..., Any], *arguments: Any, workers: list[str] | None = None
+    ) -> dict[str, Any]:
+        """Run `work` on all workers, or some; return the answers by address.
+
+        Raises errors of `work`, or `ResumableError` if the scheduler is lost. Lost workers have no
+        answer; they are replaced later.
+        """
+        found: dict[str, Any] = {}
+        try:
+            found = self.client.run(work, *arguments, workers=workers, on_error="return")
+        except (OSError, RuntimeError):
+            self.workers()
+        for answer in found.values():
+            if isinstance(answer, Exception) and not isinstance(answer, OSError | RuntimeError):
+                raise answer
+        return {one: answer for one, answer in found.items() if not isinstance(answer, Exception)}
 
     def threads(self) -> int:
         """Return the largest thread count of a worker."""
-        return max(int(one["nthreads"]) for one in self.workers().values())
+        return max(int(one["nthreads"]) for one in self.some_workers().values())
 
     def limits(self) -> list[tuple[str, int]]:
         """Return the host and the memory limit of each worker, in bytes; 0 if unlimited."""
         return [
             (self._hosts.get(address, address), int(about_it.get("memory_limit") or 0))
-            for address, about_it in sorted(self.workers().items())
+            for address, about_it in sorted(self.some_workers().items())
         ]
 
     def task_memory(self, memory: int) -> int:
@@ -243,6 +262,16 @@ class DaskConnection(Closing):
     def workers(self) -> dict[str, Any]:
         """Return the scheduler's data on each worker, by address; raises `ResumableError`."""
         return self.known_to(self.client)
+
+    def some_workers(self) -> dict[str, Any]:
+        """Return `workers()` once there are some; raises `ResumableError` if none comes in time."""
+        until = time.monotonic() + self.patience
+        while not (found := self.workers()):
+            self._check()
+            if time.monotonic() > until:
+                raise all_lost()
+            time.sleep(LOOKS_EVERY)
+        return found
 
     def known_to(self, client: Client) -> dict[str, Any]:
         gone = self.gone(client)

@@ -21,7 +21,7 @@ from mapper.distributed.connection import DaskConnection, quietly
 from mapper.distributed.engine import LostError, new_account, result_of, result_within
 from mapper.distributed.owner import Owner, about
 from mapper.distributed.remote import RemoteShardExecutor
-from mapper.errors import MapperError, ResumableError, UsageError, nothing_kept
+from mapper.errors import MapperError, ResumableError, nothing_kept
 from mapper.executors.shared import SharedFolder, require_seen
 from mapper.executors.worker_interface import Asked, RowSource
 from mapper.monitoring.callbacks import ignore
@@ -47,7 +47,7 @@ class DaskWorkers(DaskConnection):
 
     def __init__(self, asked: Asked, folder: Path, check: Callable[[], None] = ignore) -> None:
         super().__init__(asked, folder, check)
-        self.patience, self.exchanged = asked.patience, EXCHANGED
+        self.exchanged = EXCHANGED
         self._given, self._work = asked.shared, folder
         self._shared: SharedFolder | None = None
         self.stages: dict[str, dict[str, float]] = {}
@@ -58,6 +58,9 @@ class DaskWorkers(DaskConnection):
 
     def addresses(self) -> list[str]:
         return sorted(self.workers())
+
+    def some_addresses(self) -> list[str]:
+        return sorted(self.some_workers())
 
     def share(self, exchanged: int) -> SharedFolder:
         """Return the shared folder and set the memory limit of exchanges.
@@ -77,8 +80,7 @@ class DaskWorkers(DaskConnection):
         if self._shared is None:
             made = SharedFolder(self._given, self._work)
             self._held.callback(made.close)
-            with suppress(OSError, RuntimeError):  # lost workers are replaced later
-                self.client.run(made.place.require_seen)
+            self.run_on_all(made.place.require_seen)
             self._shared = made
         return self._shared
 
@@ -121,8 +123,8 @@ class DaskWorkers(DaskConnection):
         """
         for path in arguments:
             if isinstance(path, Path):
-                self._require_seen(path)
-        pieces = TASKS * sum(int(one["nthreads"]) for one in self.workers().values())
+                self.run_on_all(require_seen, path)
+        pieces = TASKS * sum(int(one["nthreads"]) for one in self.some_workers().values())
         ends = np.linspace(0, count, min(max(1, count), pieces) + 1).astype(int).tolist()
         with self.client.as_current(), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # about large arguments
@@ -147,12 +149,6 @@ class DaskWorkers(DaskConnection):
         if not isinstance(argument, np.ndarray):
             return argument
         return self.client.submit(_itself, argument, pure=False)
-
-    def _require_seen(self, path: Path) -> None:
-        """Raise `UsageError` if a worker does not see a path; lost workers are ignored."""
-        for found in self.client.run(require_seen, path, on_error="return").values():
-            if isinstance(found, UsageError):
-                raise found
 
     def _result(self, future: Any) -> Any:
         """Return the result of a task; Dask repeats the task if its worker is lost."""
@@ -188,8 +184,7 @@ class DaskWorkers(DaskConnection):
         there: dict[str, Any] = {}
         with suppress(ResumableError):  # the mapping is complete, even if workers are lost now
             there = self.workers()
-        with suppress(Exception):  # a worker lost at the end is not counted
-            for address, other in self.client.run(about).items():
+            for address, other in self.run_on_all(about).items():
                 self._hosts[address] = other.host
                 self._peaks[address] = other.peak_rss_bytes
         return {

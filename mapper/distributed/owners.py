@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from mapper.distributed import broadcast
-from mapper.distributed.engine import Engine, LostError, result_of
+from mapper.distributed.engine import Engine, LostError, all_lost, result_of
 from mapper.distributed.owner import Answer
 from mapper.distributed.state_log import StateLog
 from mapper.distributed.stragglers import PART, Stragglers
@@ -57,7 +57,7 @@ class Owners:
         self._engine, self._source, self._monitor = engine, source, monitor
         self._chunks, self._entries = chunks, entries
         self._state_log, self._again = StateLog(), again
-        self._addresses = engine.addresses()
+        self._addresses = engine.some_addresses()
         self._shards = Shards(chunks, entries, len(self._addresses), together)
         self._owners: list[Any] = [None] * len(self._addresses)
         self._known = [0] * len(self._owners)  # state version of each owner
@@ -221,7 +221,7 @@ class Owners:
                 break
             time.sleep(0.2)
         if not others:
-            raise ResumableError(f"--workers: all workers were lost; start new ones and {RESUME}")
+            raise all_lost()
         self._shards.give_away(index, self._swift())
 
     def close(self) -> None:

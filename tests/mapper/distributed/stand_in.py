@@ -118,6 +118,8 @@ class StandIn(Closing):
     def addresses(self) -> list[str]:
         return sorted(self._there)
 
+    some_addresses = addresses
+
     def lose(self, address: str, replaced: bool = False) -> None:
         """Lose a worker; optionally another one joins."""
         self._there.remove(address)
