@@ -11,4 +11,5 @@ class ChipError(ValueError):
 
     def __init__(self, message: str) -> None:
         # Messages may quote other libraries, whose texts may hold line breaks.
-        super().__init__(" ".join(message.split()))
+        line = " ".join(message.split())
+        super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line))

@@ -10,7 +10,8 @@ class HwError(ValueError):
     """Parameters that no hardware can be built for; the message is one line."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+        line = " ".join(message.split())
+        super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line))
 
 
 class NotBuiltError(HwError):

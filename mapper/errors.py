@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from storage.errors import one_line
+
 OWN = ("mapper", "storage", "chipsim", "hw")
 BAD_INPUT, USAGE, DOES_NOT_FIT, BEYOND_LIMITS, INTERRUPTED, CLOSED_PIPE = 1, 2, 3, 4, 130, 141
 
@@ -15,6 +17,9 @@ class MapperError(Exception):
     """An error described in one line: subject, problem, remedy. Ends a command with `exit_code`."""
 
     exit_code = BAD_INPUT
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
 
 
 class CheckFailedError(MapperError):

@@ -5,8 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 
+def one_line(text: str) -> str:
+    """Return a text without line breaks and unprintable characters."""
+    return plain(" ".join(text.splitlines()))
+
+
+def plain(text: str) -> str:
+    """Escape unprintable characters, so that names from a file cannot harm a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 class StorageError(Exception):
-    """Base of every error raised by `storage`; ``str(error)`` is one complete line."""
+    """Base of every error raised by `storage`; ``str(error)`` is one complete, printable line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
 
 
 class BadInputError(StorageError, ValueError):

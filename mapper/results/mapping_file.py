@@ -23,9 +23,8 @@ from mapper.results.mapping_ranges import (
     read_index,
     save_ranges,
 )
-from storage.errors import BadInputError
+from storage.errors import BadInputError, plain
 from storage.files import open_input, write_file
-from storage.formats.base import plain
 from storage.formats.text.reader import TextReader
 from storage.formats.text.table import table_rows
 from storage.npz import open_arrays

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from storage.errors import BadInputError
+from storage.errors import BadInputError, plain
 from storage.files import open_input
 
 if TYPE_CHECKING:
@@ -94,13 +94,6 @@ def is_text(head: bytes) -> bool:
     return b"\0" not in head
 
 
-def plain(text: str) -> str:
-    """Escape unprintable characters, so that names from a file cannot harm a terminal."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 @dataclass(frozen=True, slots=True)
 class Importer:
     """A format that networks are read from.
@@ -173,11 +166,9 @@ class Importer:
             return cast("NetworkMeta", load(job, **given))
         except BadInputError as error:
             # errors of the writer do not name the file
-            where = "" if str(error).startswith(f"{source}:") else f"{source}: "
-            message = plain(f"{where}{error}")
-            if message == str(error):
+            if str(error).startswith(f"{plain(str(source))}:"):
                 raise
-            raise BadInputError(message) from error
+            raise BadInputError(f"{source}: {error}") from error
         except MemoryError as error:
             raise BadInputError(
                 f"{source}: needs more memory than available; check the sizes in the file"
