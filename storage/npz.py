@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import math
+import struct
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 
 from storage.files import open_input
 
 DESCRIPTION = 1 << 14  # most bytes of an array header
+DAMAGE: tuple[type[Exception], ...] = (
+    ValueError, TypeError, AttributeError, LookupError, OverflowError, EOFError, MemoryError,
+    RuntimeError, OSError, zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError,
+    SyntaxError,
+)  # fmt: skip
+"""Errors of zipfile and numpy on altered archives."""
+
+Header = tuple[tuple[int, ...], bool, np.dtype[Any]]
 
 
 @contextmanager
@@ -22,7 +34,7 @@ def open_arrays(path: Path, values: int, names: Collection[str] = ()) -> Iterato
     names : arrays that will be read, if others may be larger; empty: all
 
     A few bytes can inflate to gigabytes, so the directory is checked before any array is read.
-    Raises `BadInputError` if it is not a file, and various errors of numpy on damage.
+    Raises `BadInputError` if it is not a file, and the errors `DAMAGE` if it is damaged.
     """
     # opened here: numpy leaves the file open if the archive is damaged
     with open_input(path) as file:
@@ -35,5 +47,43 @@ def open_arrays(path: Path, values: int, names: Collection[str] = ()) -> Iterato
                         f"{info.filename} has {info.file_size} bytes, too many for {values} numbers"
                     )
         file.seek(0)
-        with np.load(file, allow_pickle=False) as arrays:
+        with load_arrays(file, names) as arrays:
             yield arrays
+
+
+def load_arrays(file: BinaryIO, names: Collection[str] = ()) -> Any:
+    """Return an archive opened by `numpy.load`, after a check of the headers of its arrays.
+
+    numpy allocates the shape in a header before it reads the numbers, and returns bytes for a
+    member that is no array. names : arrays to check; empty: all members
+    """
+    with zipfile.ZipFile(file) as archive:
+        for info in archive.infolist():
+            name = info.filename.removesuffix(".npy")
+            if not names or name in names:
+                with archive.open(info) as member:
+                    array_header(member, info.file_size, name)
+    file.seek(0)
+    return np.load(file, allow_pickle=False)
+
+
+def array_header(member: IO[bytes], size: int | None, name: str) -> Header:
+    """Return shape, whether axes are in Fortran order, and type of an array.
+
+    size : bytes of its file including the header, checked against the shape; None: unknown
+    Raises `ValueError` if there is no array, its version is unknown, or its size is wrong.
+    """
+    version = np.lib.format.read_magic(member)
+    readers: dict[tuple[int, int], Any] = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    if version not in readers:
+        raise ValueError(f"{name} has the unknown version {version}")
+    shape, turned, dtype = readers[version](member)
+    length = math.prod(shape) * dtype.itemsize
+    if size is not None and not dtype.hasobject and not 0 < size - length < 1 << 16:
+        raise ValueError(f"the size of {name} does not match its shape")
+    if not dtype.itemsize and math.prod(shape) > DESCRIPTION:  # takes no bytes, whatever its shape
+        raise ValueError(f"{name} has {dtype} of shape {shape}")
+    return tuple(map(int, shape)), bool(turned) and len(shape) > 1, dtype

@@ -10,9 +10,6 @@
 
 from __future__ import annotations
 
-import struct
-import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,7 +30,7 @@ from storage.formats.text.namedtable import (
     refuse,
 )
 from storage.formats.text.reader import TextReader
-from storage.npz import open_arrays
+from storage.npz import DAMAGE, open_arrays
 from storage.store.network import ID, NetworkFile
 from storage.store.rates import Rates, check_rates
 
@@ -82,9 +79,9 @@ def _read_npz(path: Path, neurons: int) -> Rates:
             if "rate" in names:
                 rates: Rates = archive["rate"]
                 return rates
-    except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error,
-            NotImplementedError, RuntimeError, MemoryError, TypeError, AttributeError,
-            struct.error) as error:  # fmt: skip
+    except BadInputError:
+        raise
+    except DAMAGE as error:
         reason = " ".join(str(error).split())[:120]
         raise BadInputError(f"{path}: not a valid npz file ({reason}); save it again") from error
     held = listed(names) or "nothing"

@@ -9,9 +9,6 @@
 from __future__ import annotations
 
 import io
-import struct
-import zipfile
-import zlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +20,7 @@ from storage.files import PartialFile, open_input
 from storage.formats.columns import listed
 from storage.formats.hdf5.sonataconfig import HDF5_MAGIC
 from storage.formats.hdf5.spikes import report_spikes, save_report
-from storage.npz import open_arrays
+from storage.npz import DAMAGE, open_arrays
 from storage.store.network import NetworkFile
 
 Int64 = NDArray[np.int64]
@@ -74,9 +71,9 @@ def _read_npz(path: Path, neurons: int) -> tuple[Int64, Int64]:
         with open_arrays(path, _MOST) as archive:
             names = list(archive.files)
             found = {name: archive[name] for name in ("neuron", "tick") if name in names}
-    except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error,
-            NotImplementedError, RuntimeError, MemoryError, TypeError, AttributeError,
-            struct.error) as error:  # fmt: skip
+    except BadInputError:
+        raise
+    except DAMAGE as error:
         reason = " ".join(str(error).split())[:120]
         raise BadInputError(f"{path}: not a valid npz file ({reason}); save it again") from error
     if len(found) < 2:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import mmap
 import zipfile
-import zlib
 from abc import abstractmethod
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from storage.closing import Closing
 from storage.errors import BadInputError
 from storage.files import open_input
+from storage.npz import DAMAGE, array_header
 from storage.samples.form import sizes
 
 Labels = NDArray[np.int64]
@@ -23,7 +23,6 @@ Labels = NDArray[np.int64]
 REAL = "buif"  # dtype kinds of real numbers
 LONGEST_LINE = 1 << 26  # most bytes of a sample as text
 SKIPPED = 1 << 22  # bytes decompressed at a time when skipping to a sample
-_DAMAGE = (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, RuntimeError)
 
 
 class SampleSource(Closing):
@@ -67,7 +66,7 @@ class NpySource(SampleSource):
             _require_real(_type(file), f"{path}: its array")
         try:
             self._array: NDArray[Any] | None = np.load(path, mmap_mode="r", allow_pickle=False)
-        except _DAMAGE as error:
+        except DAMAGE as error:
             reason = " ".join(str(error).split())[:120]
             raise BadInputError(f"{path}: cannot be read: {reason}") from error
         try:
@@ -103,7 +102,7 @@ class NpzSource(SampleSource):
         except BadInputError:
             self.close()
             raise
-        except _DAMAGE as error:
+        except DAMAGE as error:
             self.close()
             raise self._damaged(error) from error
 
@@ -136,10 +135,10 @@ class NpzSource(SampleSource):
             self._member.close()
         member = f"{self._name}.npy"
         self._member, self._at = self._archive.open(member), 0
-        return _header(self._member, self._archive.getinfo(member).file_size, str(self._name))
+        return array_header(self._member, self._archive.getinfo(member).file_size, str(self._name))
 
     def _labels(self, member: Any) -> Labels:
-        shape, _, dtype = _header(member, self._archive.getinfo("y.npy").file_size, "y")
+        shape, _, dtype = array_header(member, self._archive.getinfo("y.npy").file_size, "y")
         if dtype.kind not in REAL or shape not in ((self.count,), (self.count, 1)):
             if len(shape) in (1, 2) and shape[1:] in ((), (1,)) and dtype.kind in REAL:
                 raise BadInputError(
@@ -168,7 +167,7 @@ class NpzSource(SampleSource):
             data = _exactly(self._member, count * each)
             self._at = first + count
             return np.frombuffer(data, self._type).reshape(count, *self.shape)
-        except _DAMAGE as error:
+        except DAMAGE as error:
             raise self._damaged(error) from error
 
     def _damaged(self, error: BaseException) -> BadInputError:
@@ -188,7 +187,7 @@ def require_numbers(path: Path) -> None:
     Reads only the headers of the arrays. Damage is reported by `NpzSource`.
     """
     kinds: dict[str, np.dtype[Any] | None] = {}
-    with contextlib.suppress(*_DAMAGE), open_input(path) as file, zipfile.ZipFile(file) as archive:
+    with contextlib.suppress(*DAMAGE), open_input(path) as file, zipfile.ZipFile(file) as archive:
         for name in archive.namelist():
             with archive.open(name) as member:
                 kinds[name.removesuffix(".npy")] = _type(member)
@@ -207,30 +206,9 @@ def _require_real(dtype: np.dtype[Any] | None, name: str) -> None:
 def _type(member: Any) -> np.dtype[Any] | None:
     """Return the type of an array from its header, or None if the header is damaged."""
     try:
-        return _header(member, None, "")[2]
-    except _DAMAGE:
+        return array_header(member, None, "")[2]
+    except DAMAGE:
         return None
-
-
-def _header(
-    member: Any, size: int | None, name: str
-) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return shape, whether axes are reversed, and type of an array.
-
-    size : bytes of its file including the header, checked against the shape; None: unknown
-    """
-    version = np.lib.format.read_magic(member)
-    readers: dict[tuple[int, int], Any] = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
-    if version not in readers:
-        raise ValueError(f"{name} has the unknown version {version}")
-    shape, turned, dtype = readers[version](member)
-    length = int(np.prod(shape, dtype=object)) * dtype.itemsize
-    if size is not None and dtype.kind in REAL and not 0 < size - length < 1 << 16:
-        raise ValueError(f"the size of {name} does not match its shape")
-    return tuple(map(int, shape)), bool(turned) and len(shape) > 1, dtype
 
 
 def _exactly(member: Any, count: int) -> bytes:

@@ -12,9 +12,6 @@ With an encoding, the arrays of the inputs are real numbers, shape (samples, *sh
 from __future__ import annotations
 
 import math
-import struct
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from storage.errors import BadInputError
-from storage.npz import open_arrays
+from storage.npz import DAMAGE, open_arrays
 from storage.samples.encoding import ENCODING_METHODS, Encoding, encode
 from storage.samples.spike_lists import Int64, SpikeSamples
 
@@ -33,10 +30,6 @@ Shape = tuple[int, ...]
 MAX_VALUES = 1 << 30
 """Largest number of values in an array."""
 LISTS = ("sample", "tick", "neuron")
-_DAMAGE = (
-    ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error, NotImplementedError,
-    RuntimeError, MemoryError, TypeError, AttributeError, struct.error,
-)  # fmt: skip
 
 
 def read_spike_samples(
@@ -54,7 +47,7 @@ def read_spike_samples(
             found = {name: archive[name] for name in archive.files}
     except BadInputError:
         raise
-    except _DAMAGE as error:
+    except DAMAGE as error:
         reason = " ".join(str(error).split())[:120]
         raise BadInputError(f"{path}: not a valid npz file ({reason}); save it again") from error
     try:

@@ -8,9 +8,7 @@ largest id + 1).
 
 from __future__ import annotations
 
-import struct
 import zipfile
-import zlib
 from abc import abstractmethod
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
@@ -31,17 +29,15 @@ from storage.formats.columns import ColumnNames, Columns, choose_columns, listed
 from storage.formats.losses import Magnitudes
 from storage.formats.mirror import Mirror
 from storage.graph import MAX_VERTICES
+from storage.npz import DAMAGE, load_arrays
 from storage.store.meta import NetworkMeta
 
 CHUNK = 1 << 19
 NEURONS = "neurons"  # array with the number of neurons, next to edge lists
 NPY_MAGIC = b"\x93NUMPY"
 _ISAL_ERROR: Any = igzip_lib.IsalError
-_FAULTS = (ValueError, TypeError, AttributeError, LookupError, OverflowError, EOFError, MemoryError)
-_ZIP_FAULTS = (RuntimeError, zipfile.BadZipFile, zlib.error, struct.error, _ISAL_ERROR)
-_DAMAGE: tuple[type[Exception], ...] = (*_FAULTS, *_ZIP_FAULTS)
+_DAMAGE: tuple[type[Exception], ...] = (*DAMAGE, _ISAL_ERROR)
 """Errors of numpy, scipy and zipfile on altered files."""
-_UNREADABLE: tuple[type[Exception], ...] = (*_DAMAGE, OSError)
 
 Chunk = tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]
 
@@ -252,7 +248,7 @@ def _streamed(path: Path, wanted: ColumnNames | None) -> Entries | None:
                 entries = rows if rows._starts.size == shape[0] + 1 else None
             if entries is not None:
                 entries.neurons = int(shape[0])
-    except _UNREADABLE:  # `read_held` reports the fault
+    except _DAMAGE:  # `read_held` reports the fault
         entries = None
     finally:
         if entries is None and archive is not None:
@@ -296,7 +292,10 @@ def _archive(file: BinaryIO) -> Any:
     if not start.startswith(b"PK"):  # numpy would report a pickle
         raise ValueError("it does not start like a zip archive")
     file.seek(0)
-    return np.load(file, allow_pickle=False)
+    with zipfile.ZipFile(file) as archive:
+        arrays = [one.removesuffix(".npy") for one in archive.namelist() if one.endswith(".npy")]
+    file.seek(0)
+    return load_arrays(file, arrays)
 
 
 def read(path: Path, wanted: ColumnNames | None = None) -> Entries:
