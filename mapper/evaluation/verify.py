@@ -201,7 +201,8 @@ class SlowReader:
             return self._members.read(member)
         except (KeyError, zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError) as error:
             # RuntimeError: a damaged directory requests a password or an unknown method
-            raise CheckFailedError(f"{self.path}: {member}: {error}") from error
+            reason = " ".join(str(error).split())[:120]
+            raise CheckFailedError(f"{self.path}: {member}: {reason}") from error
 
     def members(self) -> list[str]:
         return self._members.names()

@@ -43,11 +43,15 @@ class ZipMembers:
 
     def _take(self, path: Path) -> list[str]:
         """Open an archive; return its members."""
-        self._files.append(BlobFile(open_blob(path)))
+        blob = open_blob(path)
+        self._files.append(BlobFile(blob))
         try:
             self._zips.append(zipfile.ZipFile(self._files[-1]))
         except (zipfile.BadZipFile, OSError, ValueError, RuntimeError) as error:
             raise CheckFailedError(f"{path}: not a network file: {error}") from error
+        for info in self._zips[-1].infolist():  # zipfile allocates the size in the directory
+            if info.compress_size > blob.size:
+                raise CheckFailedError(f"{path}: {info.filename} is longer than the file")
         names = self._zips[-1].namelist()
         for name in names:
             if self.described is not None and name in self._places:
