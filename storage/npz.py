@@ -18,7 +18,7 @@ from storage.files import open_input
 
 DESCRIPTION = 1 << 14  # most bytes of an array header
 DAMAGE: tuple[type[Exception], ...] = (
-    ValueError, TypeError, AttributeError, LookupError, OverflowError, EOFError, MemoryError,
+    ValueError, TypeError, AttributeError, LookupError, ArithmeticError, EOFError, MemoryError,
     RuntimeError, OSError, zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError,
     SyntaxError,
 )  # fmt: skip

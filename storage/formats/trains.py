@@ -57,7 +57,10 @@ def read_trains(path: Path, network: NetworkFile, tick_ms: float) -> Trains:
         parts = list(report_spikes(path, network))
         neuron = np.concatenate([np.zeros(0, np.int64), *(one for one, _ in parts)])
         time = np.concatenate([np.zeros(0), *(times for _, times in parts)])
-        tick = np.floor(time / tick_ms + _EARLY).astype(np.int64)
+        ticks = np.floor(time / tick_ms + _EARLY)
+        if ticks.size and ticks.max() >= 2**53:
+            raise BadInputError(f"{path}: spike at {time.max()} ms; is its unit of time right?")
+        tick = ticks.astype(np.int64)
     elif head.startswith(b"PK"):
         neuron, tick = _read_npz(path, network.vertices)
     else:

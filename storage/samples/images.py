@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,12 @@ from numpy.typing import NDArray
 
 from storage.errors import BadInputError
 from storage.extras import require
-from storage.files import open_input, read_error
+from storage.files import read_error, read_input
 from storage.samples.form import InputShape, sizes
 from storage.samples.sources import SampleSource
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
+MOST_BYTES = 1 << 28  # of a file
 MODES = {1: "L", 3: "RGB"}
 
 
@@ -52,7 +55,7 @@ class ImageSource(SampleSource):
         self._colours: set[str] = set()
 
     def _map_size(self) -> tuple[int, ...]:
-        with open_input(self._files[0]) as file, self._opened(file, self._files[0]) as image:
+        with self._opened(self._files[0]) as image:
             return image.height, image.width
 
     def _entries(self, folder: Path) -> list[Path]:
@@ -70,16 +73,20 @@ class ImageSource(SampleSource):
             )
         return found
 
-    def _opened(self, file: Any, path: Path) -> Any:
+    def _opened(self, path: Path) -> Any:
+        # Pillow reads as many bytes as a chunk declares, which a file would allocate
+        file = io.BytesIO(read_input(path, MOST_BYTES))
         try:
-            return self._library.open(file)
+            with warnings.catch_warnings():  # the size is compared with the model's
+                warnings.simplefilter("ignore", self._library.DecompressionBombWarning)
+                return self._library.open(file)
         except (OSError, ValueError, SyntaxError, self._library.DecompressionBombError) as error:
             raise _unreadable(path, error) from error
 
     def read(self, first: int, count: int) -> NDArray[np.uint8]:
         made = np.empty((count, *self.shape), np.uint8)
         for at, path in enumerate(self._files[first : first + count]):
-            with open_input(path) as file, self._opened(file, path) as image:
+            with self._opened(path) as image:
                 if (image.height, image.width) != self.shape[:2]:
                     raise BadInputError(
                         f"{path}: has {sizes((image.height, image.width))} pixels, "

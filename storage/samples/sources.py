@@ -64,6 +64,11 @@ class NpySource(SampleSource):
                 raise BadInputError(f"{path}: not a .npy file; save it with numpy.save") from error
             file.seek(0)
             _require_real(_type(file), f"{path}: its array")
+            file.seek(0)
+            try:  # numpy multiplies the sizes without a check
+                array_header(file, path.stat().st_size, "the array")
+            except DAMAGE as error:
+                raise BadInputError(f"{path}: cannot be read: {error}") from error
         try:
             self._array: NDArray[Any] | None = np.load(path, mmap_mode="r", allow_pickle=False)
         except DAMAGE as error:
@@ -297,6 +302,6 @@ class CsvSource(SampleSource):
 def whole_labels(values: NDArray[Any], where: str) -> Labels:
     """Return labels as integers; raise `BadInputError` if they are not."""
     numbers = values.reshape(-1).astype(np.float64)
-    if not np.isfinite(numbers).all() or (numbers != np.rint(numbers)).any() or (numbers < 0).any():
+    if not ((numbers >= 0) & (numbers < 2**53) & (numbers == np.rint(numbers))).all():
         raise BadInputError(f"{where}: labels must be whole class numbers from 0")
     return numbers.astype(np.int64)

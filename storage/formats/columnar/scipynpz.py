@@ -317,7 +317,7 @@ def read_held(path: Path, wanted: ColumnNames | None = None) -> Entries:
                 return _Lists(path, columns, archive)
             sparse = {"format", "shape"} <= names
         if sparse:
-            with path.open("rb") as file:
+            with path.open("rb") as file, np.errstate(invalid="raise"):  # ids that are NaN
                 matrix: Any = scipy.sparse.load_npz(file)
             if matrix.format in ("csr", "csc"):
                 matrix.check_format(full_check=True)
