@@ -45,7 +45,9 @@ class StorageWarning(UserWarning):
 
 
 def write_error(path: Path, error: OSError) -> WriteError:
-    """Return a system error on `path` as a one-line `WriteError`."""
+    """Return a system error on `path` as a one-line `WriteError`; such an error as it is."""
+    if isinstance(error, WriteError):
+        return error
     reason = error.strerror or str(error)
     return WriteError(f"{path}: cannot write: {reason}; nothing was kept, choose another place")
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,10 @@ from storage.address import RemotePath
 from storage.closing import Closing
 from storage.errors import BadInputError, WriteError
 from storage.errors import write_error as write_error
+from storage.exchange import rename, sync_folder, sync_later, sync_tree
 from storage.locks import OutputLock
+
+PARTIAL_FOLDER = ".partial-files"  # suffix of a folder's name until it is complete
 
 
 def read_error(path: Path, error: OSError) -> BadInputError:
@@ -86,7 +90,7 @@ def read_input(path: Path, most: int) -> bytes:
 
 
 class PartialFile(Closing):
-    """A new file, written as NAME.partial, then synced and renamed by `commit`.
+    """A new file, written as NAME.partial, then synced and renamed durably by `commit`.
 
     Leaving the ``with`` block without `commit` removes the partial file. A full disk or a missing
     folder raises `WriteError`, and so does a file that another process is writing: the file is
@@ -138,7 +142,7 @@ class PartialFile(Closing):
     def publish(self) -> None:
         """Give the sealed file its name."""
         try:
-            self.partial.replace(self.path)
+            rename(self.partial, self.path)
         except OSError as error:
             raise write_error(self.path, error) from error
 
@@ -153,6 +157,46 @@ class PartialFile(Closing):
             self.partial.unlink(missing_ok=True)
         finally:
             self._lock.close()
+
+
+class PartialFolder(Closing):
+    """A new folder, filled as NAME.partial-files (`partial`), and renamed durably by `commit`.
+
+    Leaving the ``with`` block without `commit` removes the partial folder. Raises `WriteError` if a
+    folder of this name exists and is not empty, `LockedError` if another process is writing it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.partial = path.with_name(path.name + PARTIAL_FOLDER)
+        self._closed = False
+        with writing(path):
+            if path.is_dir() and any(path.iterdir()):
+                raise WriteError(f"{path}: is not empty; choose another place, or remove it")
+            if path.exists() and not path.is_dir():
+                raise WriteError(f"{path}: is a file; choose another place, or remove it")
+        self._lock = OutputLock(path)
+        try:
+            shutil.rmtree(self.partial, ignore_errors=True)  # leftovers of a killed process
+            with writing(path):
+                self.partial.mkdir()
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def commit(self) -> None:
+        with writing(self.path):
+            sync_tree(self.partial)
+            rename(self.partial, self.path)
+        self.close()
+
+    def close(self) -> None:
+        """Remove the partial folder, unless it was renamed, and release the lock."""
+        if self._closed:
+            return
+        self._closed = True
+        shutil.rmtree(self.partial, ignore_errors=True)
+        self._lock.close()
 
 
 class Sealable(Protocol):
@@ -170,14 +214,18 @@ def commit_together(*files: Sealable) -> None:
     for file in files:
         file.seal()
     named: list[Path] = []
+    folders = {file.path.parent for file in files}
     try:
-        for file in files:
-            file.publish()
-            named.append(file.path)
+        with sync_later(*folders):
+            for file in files:
+                file.publish()
+                named.append(file.path)
     except BaseException:
         for path in named:
             path.unlink(missing_ok=True)
         raise
+    for folder in folders:
+        sync_folder(folder)
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -192,7 +240,5 @@ def writing(path: Path) -> Iterator[None]:
     """Turn the operating system's errors on `path` into `WriteError`."""
     try:
         yield
-    except WriteError:
-        raise
     except OSError as error:
         raise write_error(path, error) from error

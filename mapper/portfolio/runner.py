@@ -30,6 +30,7 @@ from mapper.results.output import read_report
 from mapper.results.output_folder import is_complete, partial_folder
 from mapper.session import MapRequest
 from storage.errors import StorageWarning
+from storage.exchange import rename
 from storage.files import real_path, write_error, writing
 from storage.locks import ENDING, OutputLock
 from storage.typed import Plain
@@ -292,7 +293,7 @@ def _link_best(portfolio: PortfolioFile) -> None:
     try:
         new.unlink(missing_ok=True)
         new.symlink_to(best, target_is_directory=True)
-        new.replace(link)
+        rename(new, link)
     except OSError as error:
         text = f"{link}: cannot link to the best run, {best}: {error.strerror or error}"
         warnings.warn(text, StorageWarning, stacklevel=2)

@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 from mapper.errors import CannotResumeError, MapperError, ResumableError
 from mapper.resume.resume import RUN, take_up
 from storage.errors import LockedError, StorageError, StorageWarning
-from storage.exchange import exchange, sync_folder
+from storage.exchange import exchange, rename, sync_folder, sync_later, sync_tree
 from storage.files import real_path, write_error, write_file
 from storage.locks import OutputLock
 
@@ -93,12 +93,15 @@ def output_folder(
             partial.mkdir(exist_ok=resume)
             resumed = run is not None and take_up(partial, run, partial / RESULT)
             (partial / RESULT).mkdir(exist_ok=True)
+            sync_folder(partial)
+            sync_folder(partial.parent)
         except OSError as error:
             if partial.is_dir() and not (partial / RUN).exists():
                 _remove(partial)
             raise write_error(path, error) from error
         try:
-            yield Work(partial / RESULT, resumed)
+            with sync_later(partial):
+                yield Work(partial / RESULT, resumed)
             try:
                 _finish(target, partial)
             except OSError as error:
@@ -137,10 +140,9 @@ def is_complete(path: Path) -> bool:
 
 def _finish(target: Path, partial: Path) -> None:
     """Rename the complete result to its final path, and remove the previous one."""
-    sync_folder(partial / RESULT)
+    sync_tree(partial / RESULT)
     mark = {"folder": (partial / RESULT).stat().st_ino}
     write_file(partial / FINISHED, json.dumps(mark).encode())
-    sync_folder(partial)
     _publish(target, partial)
     _remove(partial)
 
@@ -148,15 +150,15 @@ def _finish(target: Path, partial: Path) -> None:
 def _publish(target: Path, partial: Path) -> None:
     new, old = partial / RESULT, partial / OLD
     if not target.exists():
-        new.rename(target)
+        rename(new, target)
     elif not exchange(new, target):
-        target.rename(old)
+        rename(target, old)
         try:
-            new.rename(target)
+            rename(new, target)
         except BaseException:
-            old.rename(target)
+            if not target.exists():
+                rename(old, target)
             raise
-    sync_folder(target.parent)
 
 
 def _settle(target: Path, partial: Path, finish: bool) -> None:
@@ -173,7 +175,7 @@ def _settle(target: Path, partial: Path, finish: bool) -> None:
         if _number(target) == finished:
             _remove(partial)
     if not target.exists() and (partial / OLD).is_dir():
-        (partial / OLD).rename(target)
+        rename(partial / OLD, target)
     # A damaged or copied mark: the folder cannot be trusted. No run.json: not a run, or a folder
     # whose removal was cut short.
     if partial.exists() and ((partial / FINISHED).exists() or not (partial / RUN).exists()):

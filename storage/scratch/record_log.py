@@ -39,6 +39,7 @@ from isal import isal_zlib
 
 from storage.closing import Closing
 from storage.errors import CorruptError
+from storage.exchange import sync_folder
 
 MAGIC = b"mapper scratch 2"
 _HEADING = struct.Struct("<16s12sI")
@@ -61,6 +62,7 @@ class RecordLog(Closing):
         """
         self.path = path
         self.dropped = 0
+        self._unnamed = False
         self._lock = threading.Lock()
         self._places: dict[str, tuple[int, int]] = {}
         flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
@@ -88,6 +90,7 @@ class RecordLog(Closing):
             return
         if self.dropped:
             os.ftruncate(self._descriptor, self._end)
+        self._unnamed = not self._end
         if not self._end:
             self._random = os.urandom(12)
             heading = _HEADING.pack(MAGIC, self._random, 0)[:-4]
@@ -186,8 +189,12 @@ class RecordLog(Closing):
         return data
 
     def sync(self) -> None:
-        """Flush written data to disk."""
+        """Flush written data to disk, at the first call also the names of a new file."""
         getattr(os, "fdatasync", os.fsync)(self._descriptor)
+        if self._unnamed:
+            self._unnamed = False
+            for folder in (self.path.parent, self.path.parent.parent):
+                sync_folder(folder)
 
     @property
     def size(self) -> int:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from storage.errors import WriteError
-from storage.files import write_file, writing
+from storage.files import PartialFolder, write_file
 from storage.parallel import map_ordered
 from storage.store.archive import ArchiveWriter, pack
 from storage.store.index import numbered
@@ -22,27 +20,20 @@ from storage.store.sharded import BLOCKS, DESCRIPTION, WEIGHTS, Layout
 def write_sharded(network: NetworkFile, folder: Path, count: int, threads: int = 1) -> None:
     """Write a network as a folder of `count` files, at most one per block.
 
-    The description is written last: without it the folder is not a network. Raises `WriteError` if
-    the folder is not empty.
+    The folder gets its name when it is complete. Raises the errors of `PartialFolder`.
     """
     meta = network.meta
-    with writing(folder):
-        folder.mkdir(exist_ok=True)
-        if any(folder.iterdir()):
-            raise WriteError(f"{folder}: is not empty; choose another place, or remove it")
     layout = Layout.cut(count, meta.neurons, meta.block_size, meta.attribute_block_size)
-    try:
+    with PartialFolder(folder) as new:
         members = _members_of(network)
         owned: list[list[str]] = [[] for _ in layout.files]
         for name in members:
             owned[layout.part_of(name)].append(name)
         for part, names in zip(layout.files, owned, strict=True):
-            _write_members(network, folder / part.file, names, threads)
+            _write_members(network, new.partial / part.file, names, threads)
         said = json.loads(meta.to_json()) | {"files": msgspec.to_builtins(layout.files)}
-        write_file(folder / DESCRIPTION, json.dumps(said, indent=1).encode())
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+        write_file(new.partial / DESCRIPTION, json.dumps(said, indent=1).encode())
+        new.commit()
 
 
 def write_joined(network: NetworkFile, path: Path, threads: int = 1) -> None:

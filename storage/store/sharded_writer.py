@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
@@ -11,13 +10,9 @@ from pathlib import Path
 import msgspec
 
 from storage.closing import Closing
-from storage.errors import WriteError
-from storage.files import write_file, writing
-from storage.locks import OutputLock
+from storage.files import PartialFolder, write_file
 from storage.store.archive import ArchivePiece, ArchiveWriter, Packed
 from storage.store.sharded import DESCRIPTION, Layout
-
-PARTIAL = ".partial-files"  # suffix of the folder's name until it is complete
 
 Members = Callable[[range], Iterator[Packed]]
 
@@ -32,23 +27,9 @@ class ShardedWriter(Closing):
     def __init__(self, folder: Path, count: int) -> None:
         """count : most files: each has at least one block"""
         self.path, self._count = folder, count
-        self._partial = folder.with_name(folder.name + PARTIAL)
         self._file: ArchiveWriter | None = None
         self._written = 0
-        self._closed = False
-        with writing(folder):
-            if folder.is_dir() and any(folder.iterdir()):
-                raise WriteError(f"{folder}: is not empty; choose another place, or remove it")
-            if folder.exists() and not folder.is_dir():
-                raise WriteError(f"{folder}: is a file; choose another place, or remove it")
-        self._lock = OutputLock(folder)
-        try:
-            shutil.rmtree(self._partial, ignore_errors=True)  # leftovers of a killed process
-            with writing(folder):
-                self._partial.mkdir()
-        except BaseException:
-            self._lock.close()
-            raise
+        self._folder = PartialFolder(folder)
 
     def begin(
         self, neurons: int, block_size: int, attribute_block_size: int, rest: Members
@@ -79,7 +60,7 @@ class ShardedWriter(Closing):
         while self._file is None or self._layout.part_of(name) >= self._written:
             self.end()
             part = self._layout.files[self._written]
-            self._file = ArchiveWriter(self._partial / part.file)
+            self._file = ArchiveWriter(self._folder.partial / part.file)
             self._written += 1
         return self._file
 
@@ -98,19 +79,11 @@ class ShardedWriter(Closing):
         description : `meta.json` of the network
         """
         said = json.loads(description) | {"files": msgspec.to_builtins(self._layout.files)}
-        write_file(self._partial / DESCRIPTION, json.dumps(said, indent=1).encode())
-        with writing(self.path):
-            if self.path.exists():
-                self.path.rmdir()
-            self._partial.rename(self.path)
-        self.close()
+        write_file(self._folder.partial / DESCRIPTION, json.dumps(said, indent=1).encode())
+        self._folder.commit()
 
     def close(self) -> None:
         """Remove the partial folder, unless it was renamed."""
-        if self._closed:
-            return
-        self._closed = True
         if self._file is not None:
             self._file.close()
-        shutil.rmtree(self._partial, ignore_errors=True)
-        self._lock.close()
+        self._folder.close()

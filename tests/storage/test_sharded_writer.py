@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from storage.errors import WriteError
+from storage.files import PARTIAL_FOLDER
 from storage.generate import Folder, Helpers, NetworkSpec, generate
 from storage.store import writer as writing
 from storage.store.network import NetworkFile
 from storage.store.resharding import write_sharded
-from storage.store.sharded_writer import PARTIAL, ShardedWriter
+from storage.store.sharded_writer import ShardedWriter
 from storage.store.writer import NetworkWriter
 from tests.reference import storage as naive
 from tests.storage.generate.test_generate import SMALL, small
@@ -106,7 +107,7 @@ def test_no_file_remains_after_an_error(
 
 
 def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
-    left = tmp_path / f"net{PARTIAL}"
+    left = tmp_path / f"net{PARTIAL_FOLDER}"
     left.mkdir()
     (left / "part-00099.bin").write_bytes(b"x")
     generate(SMALL[0], Folder(tmp_path / "net", 2))

@@ -306,7 +306,7 @@ def test_waiting_for_a_renamed_folder(
     """Without atomic exchange the folder is missing for a moment; readers wait."""
     path, seen = folder / "out", []
     make(path, "old")
-    rename = Path.rename
+    rename = Path.replace
 
     def slow(self: Path, target: Path) -> Path:
         if self.name == "result":
@@ -320,7 +320,7 @@ def test_waiting_for_a_renamed_folder(
         return rename(self, target)
 
     monkeypatch.setattr(module, "exchange", lambda first, second: False)
-    monkeypatch.setattr(Path, "rename", slow)
+    monkeypatch.setattr(Path, "replace", slow)
     make(path, "new", force=True)
     assert seen == [True]
     assert find_folder(folder / "none") == folder / "none"
