@@ -89,6 +89,26 @@ def read_input(path: Path, most: int) -> bytes:
     return data
 
 
+def require_file_name(path: Path) -> None:
+    """Raise `WriteError` if the path cannot be a new file.
+
+    Commands call it before they lock an output: one that must fail does not stop another one.
+    """
+    if path.is_dir():
+        raise WriteError(f"{path}: is a folder; name a file")
+    if path.name == "-":
+        raise WriteError("-: files are not written to standard output; name a file")
+
+
+def require_folder_name(path: Path) -> None:
+    """Raise `WriteError` if the path cannot be a new folder; see `require_file_name`."""
+    with writing(path):
+        if path.is_dir() and any(path.iterdir()):
+            raise WriteError(f"{path}: is not empty; choose another place, or remove it")
+        if path.exists() and not path.is_dir():
+            raise WriteError(f"{path}: is a file; choose another place, or remove it")
+
+
 class PartialFile(Closing):
     """A new file, written as NAME.partial, then synced and renamed durably by `commit`.
 
@@ -101,10 +121,7 @@ class PartialFile(Closing):
         self.path = path
         self.partial = path.with_name(path.name + ".partial")
         self.position = 0
-        if path.is_dir():
-            raise WriteError(f"{path}: is a folder; name a file")
-        if path.name == "-":
-            raise WriteError("-: files are not written to standard output; name a file")
+        require_file_name(path)
         self._lock = OutputLock(path)
         try:
             self._file = self.partial.open("wb")
@@ -170,11 +187,7 @@ class PartialFolder(Closing):
         self.path = path
         self.partial = path.with_name(path.name + PARTIAL_FOLDER)
         self._closed = False
-        with writing(path):
-            if path.is_dir() and any(path.iterdir()):
-                raise WriteError(f"{path}: is not empty; choose another place, or remove it")
-            if path.exists() and not path.is_dir():
-                raise WriteError(f"{path}: is a file; choose another place, or remove it")
+        require_folder_name(path)
         self._lock = OutputLock(path)
         try:
             shutil.rmtree(self.partial, ignore_errors=True)  # leftovers of a killed process

@@ -1,8 +1,8 @@
 """Single writer per output: a lock of the operating system, which ends with its process.
 
 The lock of NAME is held on the file NAME.lock next to it, which names the holder. The file is
-deleted when the lock is released. A lock file left by a killed process is unlocked: the next writer
-reuses it.
+deleted when the lock is released. A lock file left by a killed process, or one that could not be
+deleted, is unlocked and has no meaning: the next writer reuses it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.closing import Closing
-from storage.errors import LockedError, StorageWarning, write_error
+from storage.errors import LockedError, StorageWarning, WriteError, write_error
 
 if sys.platform == "win32":
     import msvcrt
@@ -30,9 +30,10 @@ else:
     import fcntl
 
 ENDING = ".lock"
+PATIENCE = 0.25  # seconds to wait for a holder
 SHOWN = 100  # most characters of a command line
 _BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF)  # NFS: read-only file
 _FAR = 1 << 30  # on Windows locked bytes are unreadable: lock a byte after the content
 
 
@@ -66,13 +67,25 @@ class OutputLock(Closing):
     The lock is reentrant within a thread: a command locks its output before it starts, and the file
     locks it again when it is opened.
 
-    Raises `LockedError` immediately if another thread or process holds it, `WriteError` if the lock
-    file cannot be created.
+    Raises `LockedError` if another thread or process holds it for longer than a command that only
+    finds out that it must fail, `WriteError` if the lock file cannot be created.
     """
 
     def __init__(self, path: Path) -> None:
         self._key = Path(os.path.realpath(path.parent)) / path.name
         self._open = False
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self._take(path)
+                break
+            except LockedError:
+                if time.monotonic() >= end:
+                    raise
+            time.sleep(0.01)
+        self._open = True
+
+    def _take(self, path: Path) -> None:
         with _guard:
             held = _held.get(self._key)
             if held is None:
@@ -81,7 +94,6 @@ class OutputLock(Closing):
                 held.count += 1
             else:
                 raise LockedError(f"{path}: another thread of this process is writing it")
-        self._open = True
 
     def close(self) -> None:
         if not self._open:
@@ -107,11 +119,10 @@ def _lock(path: Path, key: Path) -> int:
                 if not _taken(descriptor):
                     holder = _holder(descriptor)
                     raise LockedError(f"{path}: {holder}; wait for it, or name another output")
-                if _is_named(descriptor, file):  # the previous holder may have removed it meanwhile
-                    if ours:
-                        _sign(descriptor)
-                        return descriptor
-                    file.unlink()  # left by another user: replace it
+                # the previous holder may have removed it meanwhile
+                if _is_named(descriptor, file) and (ours or not _replaced(file)):
+                    _sign(descriptor)
+                    return descriptor
             except BaseException:
                 os.close(descriptor)
                 raise
@@ -120,6 +131,18 @@ def _lock(path: Path, key: Path) -> int:
         raise
     except OSError as error:
         raise write_error(path, error) from error
+
+
+def _replaced(file: Path) -> bool:
+    """Remove a lock file left by another user; return False if the folder does not allow it.
+
+    Then its lock counts all the same, but the file cannot name its holder.
+    """
+    try:
+        file.unlink()
+    except PermissionError:
+        return False
+    return True
 
 
 def _file(key: Path) -> Path:
@@ -131,10 +154,15 @@ def _opened(file: Path) -> tuple[int, bool]:
     flags = getattr(os, "O_CLOEXEC", 0)
     try:
         return os.open(file, os.O_CREAT | os.O_RDWR | flags, 0o666), True
+    except IsADirectoryError as error:
+        raise WriteError(f"{file}: is a folder; remove it, it has the name of a lock") from error
     except PermissionError:
         if not file.exists():
             raise
-    return os.open(file, os.O_RDONLY | flags), False
+    try:
+        return os.open(file, os.O_RDONLY | flags), False
+    except PermissionError as error:
+        raise WriteError(f"{file}: belongs to another user; remove it, or wait for them") from error
 
 
 def _taken(descriptor: int) -> bool:
@@ -205,11 +233,18 @@ def _unlock(key: Path, descriptor: int) -> None:
         os.close(descriptor)
         _remove(key)
         return
-    _remove(key)
-    fcntl.flock(descriptor, fcntl.LOCK_UN)  # also unlocks copies in forked processes
+    if not _remove(key):
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)  # it must not name this process as the holder later
+    with contextlib.suppress(OSError):  # closing unlocks as well
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # also unlocks copies in forked processes
     os.close(descriptor)
 
 
-def _remove(key: Path) -> None:
-    with contextlib.suppress(OSError):  # a remaining file is harmless; the folder may be missing
+def _remove(key: Path) -> bool:
+    """Remove the lock file; a remaining file is harmless, and the folder may be missing."""
+    try:
         _file(key).unlink()
+    except OSError:
+        return False
+    return True

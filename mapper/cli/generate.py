@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     threads = common.threads_of(options)
     common.compile_kernels(options, *WORKS)
     with (
-        common.lock_output(options.network),
+        common.lock_output(options.network, bool(options.files)),
         worker_options.workers_of(options, threads) as workers,
         terminal.fraction_bar(options, f"generating {options.kind}") as progress,
     ):

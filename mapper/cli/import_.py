@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
 
     common.require_format(options.format, FORMATS)
     source = common.source_of(options, options.source)
-    with common.lock_output(options.network):
+    with common.lock_output(options.network, bool(options.files)):
         meta = _import_cut(options, source) if options.files else _made(options, source)
     result = {"path": str(options.network), **asdict(meta)}
     shown = ("neurons", "synapses", "synapses_read", "undirected", "total_size")

@@ -29,10 +29,10 @@ from mapper.portfolio.run import RunTask, describe_request
 from mapper.results.output import read_report
 from mapper.results.output_folder import is_complete, partial_folder
 from mapper.session import MapRequest
-from storage.errors import StorageWarning
+from storage.errors import LockedError, StorageWarning
 from storage.exchange import rename
 from storage.files import real_path, write_error, writing
-from storage.locks import ENDING, OutputLock
+from storage.locks import OutputLock
 from storage.typed import Plain
 
 BEST = "best"  # symbolic link to the folder of the best run
@@ -205,12 +205,17 @@ def _clear(path: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove the output folder of a run and its partial folder."""
-    for one in (folder, partial_folder(folder)):
-        if one.is_dir() and not one.is_symlink():
-            with writing(one):
-                shutil.rmtree(one)
-    folder.with_name(folder.name + ENDING).unlink(missing_ok=True)
+    """Remove the output folder of a run and its partial folder.
+
+    Raises `LockedError` if another command is writing it.
+    """
+    if not folder.parent.is_dir():
+        return
+    with OutputLock(folder):
+        for one in (folder, partial_folder(folder)):
+            if one.is_dir() and not one.is_symlink():
+                with writing(one):
+                    shutil.rmtree(one)
 
 
 def _imported(
@@ -280,7 +285,10 @@ def _settle(
         _link_best(portfolio)
     for run in portfolio:
         if not run.kept:
-            _remove(portfolio.folder / run.folder)
+            try:
+                _remove(portfolio.folder / run.folder)
+            except LockedError as error:
+                warnings.warn(f"{error}; it is kept", StorageWarning, stacklevel=2)
 
 
 def _link_best(portfolio: PortfolioFile) -> None:

@@ -81,6 +81,7 @@ def output_folder(
     if path.name == "-":
         raise MapperError("-: standard output is not supported here; name a folder with -o")
     target, partial = real_path(path), partial_folder(path)
+    _require_free(path, force)  # before the lock: a command that must fail stops no other
     with OutputLock(target):
         try:
             _settle(target, partial, finish=resume)

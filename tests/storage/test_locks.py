@@ -20,6 +20,12 @@ from storage.errors import LockedError, StorageWarning, WriteError
 from storage.files import PartialFile, commit_together, write_file
 from storage.locks import OutputLock
 
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "PATIENCE", 0.0)
+
+
 HOLDER = """
 import sys
 from pathlib import Path
@@ -250,3 +256,74 @@ def test_lock_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with OutputLock(tmp_path / "a"):
         pass
     assert names(tmp_path) == []
+
+
+def test_lock_files_that_cannot_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A remaining lock file is no error, names nobody, and does not block the next writer."""
+    path, genuine = tmp_path / "a", Path.unlink
+
+    def refuse(file: Path, missing_ok: bool = False) -> None:
+        if file.suffix == ".lock":
+            raise PermissionError(errno.EPERM, "Operation not permitted", str(file))
+        genuine(file, missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refuse)
+        for content in (b"one", b"two"):
+            write_file(path, content)
+            assert (path.read_bytes(), names(tmp_path)) == (content, ["a", "a.lock"])
+            assert (tmp_path / "a.lock").read_bytes() == b""
+    with held_elsewhere(path), pytest.raises(LockedError, match=r"a: process .* has been writing"):
+        OutputLock(path)
+    write_file(path, b"three")
+    assert names(tmp_path) == ["a"]
+
+
+def test_a_lock_file_that_cannot_be_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder such as /tmp does not let users remove the files of others."""
+    path, genuine = tmp_path / "a", os.open
+    (tmp_path / "a.lock").write_bytes(b"theirs")
+
+    def may_read(file: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_RDWR and Path(file).suffix == ".lock":
+            raise PermissionError(errno.EACCES, "Permission denied", str(file))
+        return genuine(file, flags, mode)
+
+    def refuse(file: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted", str(file))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", may_read)
+        with patch.context() as inner:
+            inner.setattr(Path, "unlink", refuse)
+            with OutputLock(path), pytest.raises(LockedError), held_elsewhere_fails(path):
+                pass
+    assert (tmp_path / "a.lock").read_bytes() == b"theirs"
+
+
+def test_a_lock_file_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.lock").mkdir()
+    with pytest.raises(WriteError, match=r"a\.lock: is a folder; remove it"):
+        OutputLock(tmp_path / "a")
+    (tmp_path / "a.lock").rmdir()
+    (tmp_path / "a.lock").touch()
+
+    def refuse(file: Path, flags: int, mode: int = 0o777) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied", str(file))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(WriteError, match=r"a\.lock: belongs to another user; remove it"):
+        OutputLock(tmp_path / "a")
+
+
+def test_a_holder_that_ends_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that fails at once does not make another one fail."""
+    path = tmp_path / "a"
+    with held_elsewhere(path) as process:
+        assert process.stdin is not None
+        threading.Timer(0.1, process.stdin.close).start()
+        monkeypatch.setattr(locks, "PATIENCE", 5.0)
+        with OutputLock(path):
+            pass

@@ -68,6 +68,28 @@ def test_while_another_process_writes(
     assert said.endswith("; wait for it, or name another output")
 
 
+@pytest.mark.sample(2)
+@pytest.mark.parametrize(
+    ("output", "command", "reason"),
+    [
+        ("out", ("import", "edges.txt", "out"), "out: is a folder; name a file"),
+        ("out", ("import", "net.bin", "out", "--files", "2"), "out: is not empty; choose another"),
+        ("out", ("generate", "cortex", "out", *CORTEX), "out: is a folder; name a file"),
+        ("out", ("export", "net.bin", "out", "--format", "csv"), "out: is a folder; name a file"),
+        ("out", ("report", "out", "-o", "out"), "out: is a folder; name a file"),
+        ("out", ("run", "net.bin", *CHIP, "-o", "out"), "out: exists; choose another folder"),
+        ("net.bin", ("run", "net.bin", *CHIP, "-o", "net.bin", "--force"), "is not the output of"),
+    ],
+    ids=lambda value: " ".join(value[:3]) if isinstance(value, tuple) else value,
+)
+def test_commands_that_must_fail_take_no_lock(
+    output: str, command: tuple[str, ...], reason: str, files: Path, fails: Callable[..., str]
+) -> None:
+    """So they cannot make another command fail that is allowed to write there."""
+    with held_elsewhere(files / output):
+        assert reason in fails(*command)
+
+
 @pytest.mark.heavy
 def test_readers_are_not_blocked(files: Path, run: Run) -> None:
     with held_elsewhere(files / "out"), held_elsewhere(files / "net.bin"):

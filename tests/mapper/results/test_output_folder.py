@@ -36,8 +36,9 @@ EVENTS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip fsync: these tests do not need durable writes."""
+    """Skip fsync, and do not wait for locks: these tests do not need them."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    monkeypatch.setattr("storage.locks.PATIENCE", 0.0)
 
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
