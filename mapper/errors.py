@@ -64,12 +64,14 @@ def as_mapper_errors() -> Iterator[None]:
     """Convert errors of files, networks, chips and cores to a `MapperError` with the same line."""
     from chipsim.errors import ChipError
     from hw.errors import HwError
-    from storage.errors import MissingExtraError, StorageError
+    from storage.errors import MemoryShortError, MissingExtraError, StorageError
 
     try:
         yield
     except MissingExtraError as error:
         raise UsageError(str(error)) from error
+    except MemoryShortError as error:
+        raise DoesNotFitError(str(error)) from error
     except (StorageError, ChipError, HwError) as error:
         raise MapperError(str(error)) from error
     except OSError as error:

@@ -56,6 +56,12 @@ class MemoryShortError(StorageError):
     """The input does not fit in the memory budget; the message states the memory needed."""
 
 
+def with_place(place: str, error: BadInputError | MemoryShortError) -> StorageError:
+    """Return an error of the same meaning whose message begins with a place."""
+    of = MemoryShortError if isinstance(error, MemoryShortError) else BadInputError
+    return of(" ".join(f"{place}: {error}".split()))  # names may contain any characters
+
+
 class MissingExtraError(StorageError):
     """The request needs a package that is not installed; the message names the extra."""
 

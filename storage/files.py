@@ -80,8 +80,11 @@ def read_input(path: Path, most: int) -> bytes:
     """Read a file of at most `most` bytes; raise `BadInputError` if larger or not a file."""
     with open_input(path) as file:
         try:
-            large = os.fstat(file.fileno()).st_size > most  # pipes have no size
-            data = b"" if large else file.read(most + 1)
+            size = os.fstat(file.fileno()).st_size
+            large = size > most
+            data = b"" if large else file.read(size + 1)
+            if len(data) > size:  # a growing file, or one of the system, whose size is 0
+                data += file.read(most + 1 - len(data))
         except OSError as error:
             raise read_error(path, error) from error
     if large or len(data) > most:

@@ -7,13 +7,14 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 import numpy as np
 
+from storage.budget import declared_bytes
 from storage.files import open_input
 
 DESCRIPTION = 1 << 14  # most bytes of an array header
@@ -27,6 +28,28 @@ DAMAGE: tuple[type[Exception], ...] = (
 Header = tuple[tuple[int, ...], bool, np.dtype[Any]]
 
 
+def array_sizes(file: BinaryIO, wanted: Callable[[str], bool]) -> Iterator[tuple[str, int]]:
+    """Yield the name and the bytes of each wanted array, as its header or the archive declares.
+
+    Raises various errors of zipfile on damage.
+    """
+    with zipfile.ZipFile(file) as archive:
+        for info in archive.infolist():
+            name = info.filename.removesuffix(".npy")
+            if wanted(name):
+                with archive.open(info) as member:
+                    yield name, max(info.file_size, _declared(member))
+
+
+def _declared(member: Any) -> int:
+    """Return the bytes that the header of an array declares; 0 for a damaged header."""
+    try:
+        shape, _, kind = array_header(member, None, "an array")
+    except DAMAGE:
+        return 0
+    return declared_bytes(shape, kind.itemsize)
+
+
 @contextmanager
 def open_arrays(path: Path, values: int, names: Collection[str] = ()) -> Iterator[Any]:
     """Open an archive with `numpy.load`; no array may have more than `values` numbers.
@@ -38,14 +61,9 @@ def open_arrays(path: Path, values: int, names: Collection[str] = ()) -> Iterato
     """
     # opened here: numpy leaves the file open if the archive is damaged
     with open_input(path) as file:
-        with zipfile.ZipFile(file) as archive:
-            for info in archive.infolist():
-                if names and info.filename.removesuffix(".npy") not in names:
-                    continue
-                if info.file_size > DESCRIPTION + 8 * values:
-                    raise ValueError(
-                        f"{info.filename} has {info.file_size} bytes, too many for {values} numbers"
-                    )
+        for name, size in array_sizes(file, lambda name: not names or name in names):
+            if size > DESCRIPTION + 8 * values:
+                raise ValueError(f"{name} has {size} bytes, too many for {values} numbers")
         file.seek(0)
         with load_arrays(file, names) as arrays:
             yield arrays

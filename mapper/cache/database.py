@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mapper.cache.pages import DamagedError, check
 from storage.errors import LockedError, StorageWarning
+from storage.exchange import rename
 from storage.locks import OutputLock
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class Database:
             return False
         except DamagedError as error:
             with _as_errors(self.path):
-                self.path.replace(self._aside)
+                rename(self.path, self._aside)
             text = (
                 f"{self.path}: is damaged ({error}), kept as {self._aside.name}; a new one begins"
             )

@@ -43,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="list presets, or show a chip (default: list)",
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="chip to show")
+    common.add_memory(parser)
 
 
 def run(options: argparse.Namespace) -> int:

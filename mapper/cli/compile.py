@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mapper.compiler.settings import CompileSettings
     from storage.samples import SampleArrays, SampleForm
 
+SAMPLE_BYTES = 12  # per number of a sample: as stored, normalised in float64, and float32
 FREQUENT = (
     "output", "force", "input_shape", "chip", "npu", "calibrate", "verify", "normalise", "bits",
     "max_loss", "min_signal", "keep_going", "cores", "objective", "effort",
@@ -223,11 +224,12 @@ def _open(options: argparse.Namespace, form: SampleForm) -> Model:
     from mapper.errors import UsageError
 
     shapes = _shapes(options)
-    model = open_model(options.model, shapes)
+    model = open_model(options.model, shapes, memory=options.memory)
     by_samples = model.guessed and options.calibrate is not None
     if by_samples and options.calibrate.suffix.lower() != ".json":
         samples = _read(options, options.calibrate, model, form, options.samples)
-        model = open_model(options.model, shapes, signed=bool(samples.x.min(initial=0) < 0))
+        signed = bool(samples.x.min(initial=0) < 0)
+        model = open_model(options.model, shapes, signed, options.memory)
     elif options.calibrate is not None:
         model = model.to_calibrate()
     elif model.build_in_part is not None:
@@ -292,6 +294,7 @@ def _read(
     asked: int | None = None, most: int | None = None,
 ) -> SampleArrays:  # fmt: skip
     """Return the first samples of a file, or all; print the notes on them."""
+    from storage.budget import declared_bytes, require_room
     from storage.samples import SampleArrays, open_samples
 
     shape, last = model.view.shape[1:], model.view.order[-1] == 3
@@ -300,6 +303,8 @@ def _read(
         labels = None if found.labels is None else found.labels[:count]
         for note in found.notes:
             terminal.say(options, f"note: {note}")
+        size = declared_bytes((count, *shape), SAMPLE_BYTES)
+        require_room(f"{path}: the array of {count:,} samples", size, common.memory_of(options))
         return SampleArrays(found.read(0, count), labels, found.notes)
 
 

@@ -9,6 +9,7 @@ from mapper.cli.caching import add_no_cache
 from mapper.cli.options import (
     Option,
     above_zero,
+    add_memory,
     add_options,
     choice,
     flag,
@@ -30,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         Option("-o --output", "DIR", "output folder (default: out)", Path, Path("out")),
         flag("--force", "replace DIR if it exists"),
     )
+    add_memory(parser)
     parser.add_argument(
         "--input-shape",
         type=_input_shape,

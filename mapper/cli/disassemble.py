@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from mapper.cli import options as common
 from mapper.cli import terminal
 
 EPILOG = """\
@@ -23,6 +24,7 @@ one per line, under the name of their layer.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="FILE",
                         help="program of a core (.npc), or macro records (macros.bin)")  # fmt: skip
+    common.add_memory(parser)
 
 
 def run(options: argparse.Namespace) -> int:

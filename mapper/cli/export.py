@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
 from mapper.cli import terminal
+from mapper.cli.budget import require_neurons
 from mapper.cli.formats import list_formats
 from mapper.cli.hw import CORE_OPTIONS
+from mapper.cli.locking import lock_output
 from mapper.cli.neurons import add_neurons
 from mapper.cli.options import above_zero
 from mapper.cli.simulate import add_units
@@ -20,6 +22,7 @@ from storage.formats import EXPORTS as NETWORKS
 if TYPE_CHECKING:
     from storage.formats.losses import Loss
 
+NEURON_BYTES = 16  # of a network, held for an export
 FREQUENT = ("format", "moved", "graph", "threshold", "leak", "reset")
 EPILOG = f"""\
 examples:
@@ -54,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("destination", type=Path, metavar="DST", help="file to write")
     names = ", ".join(dict.fromkeys((*NETWORKS, *MAPPINGS)))
     parser.add_argument("--format", metavar="F", help=f"{names} (default: by extension)")
+    common.add_memory(parser)
     group = parser.add_argument_group("output folders")
     group.add_argument(
         "--network",
@@ -97,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
     result = {"path": str(options.destination)}
     folder = find_folder(options.network).is_dir() and not is_sharded(options.network)
     exported = _mapping if folder else _network
-    with common.lock_output(options.destination):
+    with lock_output(options.destination):
         result |= exported(options)
     result["bytes"] = options.destination.stat().st_size
     shown = {name: value for name, value in result.items() if name != "left_out"}
@@ -122,6 +126,7 @@ def _network(options: argparse.Namespace) -> dict[str, Any]:
             raise UsageError(f"--{shown} is for output folders of a run")
     exporter = choose_exporter(options.destination, options.format)
     with NetworkFile(options.network) as network:
+        require_neurons(network, NEURON_BYTES)
         common.compile_kernels(options, f"export/{exporter.name}")
         losses = exporter.save(network, options.destination)
         result: dict[str, Any] = {"format": exporter.name, "synapses": network.meta.synapses}

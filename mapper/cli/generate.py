@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mapper.cli import options as common
 from mapper.cli import terminal, worker_options
+from mapper.cli.locking import lock_output
 from mapper.errors import UsageError
 
 EPILOG = """\
@@ -86,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
     threads = common.threads_of(options)
     common.compile_kernels(options, *WORKS)
     with (
-        common.lock_output(options.network, bool(options.files)),
+        lock_output(options.network, bool(options.files)),
         worker_options.workers_of(options, threads) as workers,
         terminal.fraction_bar(options, f"generating {options.kind}") as progress,
     ):

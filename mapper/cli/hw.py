@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mapper.cli import options as common
 from mapper.cli import terminal
 from mapper.cli.hw_cells import DEPTH
+from mapper.cli.locking import lock_output
 from mapper.cli.options import Option, add_options, flag, positive
 from mapper.exports.core_shape import DEFAULT_AXON_BITS, ROUTES_FOR_EACH, SYNAPSES_FOR_EACH
 
@@ -96,6 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         flag("--stats", "count the cells of each module"),
         flag("--keep-multipliers", "with --stats: exclude the gates of multipliers"),
     )
+    common.add_memory(parser)
     group = parser.add_argument_group("cores")
     for name, text in CORE_OPTIONS.items():
         group.add_argument(
@@ -143,7 +145,7 @@ def run(options: argparse.Namespace) -> int:
         tables.append(facts("core", list(core.items())))
     if options.verilog is not None or options.stats:
         # lock, or fail, before the long synthesis
-        with common.lock_output(options.verilog):
+        with lock_output(options.verilog):
             found = _convert(chip, depth, mesh["axon_bits"], shape, borders)
             size = None if options.verilog is None else _write(options, found)
         if size is not None:

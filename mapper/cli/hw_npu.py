@@ -15,6 +15,7 @@ from hw.npu.memories.memories import NpuMemories
 from hw.npu.synthesis import Difference, chip_netlist, core_netlist, differences
 from mapper.cli import options as common
 from mapper.cli.hw_cells import DEPTH, cells_row, cells_table, teller
+from mapper.cli.locking import lock_output
 from mapper.compiler.multicore.job import nearest, ports_of
 from mapper.errors import MapperError, UsageError
 from mapper.results.tables import columns, facts
@@ -67,7 +68,7 @@ def core_result(
     if options.verilog is None and not options.stats:
         return result, tables
     require_yosys()
-    with common.lock_output(options.verilog):
+    with lock_output(options.verilog):
         if chip is None:
             design = core_netlist(shape)
         else:

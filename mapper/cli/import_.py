@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mapper.cli import options as common
 from mapper.cli import terminal
 from mapper.cli.formats import list_formats
+from mapper.cli.locking import lock_output
 from storage.address import RemotePath, path_of
 from storage.formats import FORMATS
 
@@ -72,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
 
     common.require_format(options.format, FORMATS)
     source = common.source_of(options, options.source)
-    with common.lock_output(options.network, bool(options.files)):
+    with lock_output(options.network, bool(options.files)):
         meta = _import_cut(options, source) if options.files else _made(options, source)
     result = {"path": str(options.network), **asdict(meta)}
     shown = ("neurons", "synapses", "synapses_read", "undirected", "total_size")

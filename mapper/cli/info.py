@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mapper.cli import options as common
 from mapper.cli import terminal
 from mapper.errors import MapperError
 from storage.address import RemotePath, path_of
@@ -29,6 +30,7 @@ SHOWN = 40  # maximum populations in the table; JSON has all
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=path_of, metavar="NET|DIR|NPC",
                         help="network file, output folder, program or macro records")  # fmt: skip
+    common.add_memory(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
+from mapper.cli.budget import budget_of
 from mapper.cli.parser import HelpFormatter, Parser, Topic
 from mapper.concurrency.interrupts import leave
 from mapper.errors import BAD_INPUT, CLOSED_PIPE, INTERRUPTED, known_error
@@ -185,7 +186,7 @@ def _notes(options: argparse.Namespace) -> Iterator[None]:
 
 def _run(options: argparse.Namespace) -> int:
     try:
-        with _notes(options):
+        with _notes(options), budget_of(options):
             code: int = options.run(options)
         return code
     except KeyboardInterrupt as stop:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -274,15 +274,20 @@ def add_effort(
     """
     if isinstance(group, argparse.ArgumentParser):
         group = group.add_argument_group("effort")
-    add_options(
-        group,
-        Option("--memory", "SIZE", f"memory budget, e.g. 8GiB (default: {memory})", size),
-    )
+    add_memory(group, memory)
     add_threads(group)
     if seed:
         group.add_argument(
             "--seed", type=natural, default=0, metavar="S", help="random seed (default: 0)"
         )
+
+
+def add_memory(group: argparse._ActionsContainer, default: str = "3/4 of free") -> None:
+    """Add --memory; every command that reads a file has it."""
+    add_options(
+        group,
+        Option("--memory", "SIZE", f"memory budget, e.g. 8GiB (default: {default})", size),
+    )
 
 
 def add_threads(group: argparse._ActionsContainer) -> None:
@@ -320,22 +325,6 @@ def compile_kernels(options: argparse.Namespace, *works: str) -> None:
     from mapper.cli.compiling import compile_once
 
     compile_once(terminal.stderr_console(options), works, threads_of(options))
-
-
-def lock_output(path: Path | None, folder: bool = False) -> AbstractContextManager[object]:
-    """Return a lock against other processes that write the same output.
-
-    folder : the output is a folder of several files, not a file
-
-    Raises `WriteError` for a path that cannot be written, before it is locked, except for a missing
-    folder around it: opening the file reports that.
-    """
-    from storage.files import require_file_name, require_folder_name
-    from storage.locks import OutputLock
-
-    if path is not None:
-        (require_folder_name if folder else require_file_name)(path)
-    return nullcontext() if path is None or not path.parent.is_dir() else OutputLock(path)
 
 
 def source_of(options: argparse.Namespace, path: Path) -> Source:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
 from mapper.cli import terminal, tuning
+from mapper.cli.locking import lock_output
 from mapper.errors import INTERRUPTED
 from mapper.settings import EFFORTS, Settings
 
@@ -86,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
     tuning.tell_unread(options, settings, READ[settings.method])
     stop = Stop(GRACE)
     with (
-        common.lock_output(options.output),
+        lock_output(options.output),
         Monitor(terminal.stderr_console(options), options.verbose, stop=stop) as monitor,
         stop.holding() as held,
     ):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
 from mapper.cli import terminal
+from mapper.cli.locking import lock_output
 from storage.address import path_of
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
             inside = real_path(folder) in real_path(page).parents
             if folder.is_dir() and (inside or not (folder / TRAFFIC).exists()):
                 stack.enter_context(writing_into(folder))
-        stack.enter_context(common.lock_output(page))
+        stack.enter_context(lock_output(page))
         views = [
             read_folder(folder, partial(view, folder, label))
             for folder, label in zip(folders, _labels(folders), strict=True)

@@ -11,7 +11,17 @@ from mapper.cli.given_options import refuse_others
 from mapper.cli.parser import Topic
 
 OF_SPIKES = ("tick_length", "reset", "weight_bits", "min_agreement", "bin", "encode", "ticks")
-OF_BOTH = ("model", "output", "force", "chip", "calibrate", "per", "max_loss", "keep_going")
+OF_BOTH = (
+    "model",
+    "output",
+    "force",
+    "memory",
+    "chip",
+    "calibrate",
+    "per",
+    "max_loss",
+    "keep_going",
+)
 OF_ONNX = (
     *OF_BOTH, "input_shape", "npu", "samples", "verify", "normalise", "layout", "bits", "scheme",
     "method", "headroom", "rounding", "zero_point", "min_signal", "keep", "cores", "objective",
@@ -71,6 +81,7 @@ def run(options: argparse.Namespace) -> int:
     names = [name for name in CompileOptions._fields if name != "seed"]
     asked = CompileOptions(**{name: getattr(options, name) for name in names})
     settings = spiking_options(asked, chip, options.calibrate is not None)
+    settings = settings._replace(memory=options.memory)
     command = ["mapper", *options.arguments]
     with output_folder(options.output, options.force) as work:
         if options.calibrate is not None:

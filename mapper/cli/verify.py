@@ -8,6 +8,7 @@ from typing import Any
 
 from mapper.cli import options as common
 from mapper.cli import terminal, worker_options
+from mapper.cli.budget import require_neurons
 from storage.address import path_of
 
 EPILOG = """\
@@ -18,6 +19,7 @@ examples:
   mapper verify result --network moved/net.bin
   mapper verify /lustre/result --workers slurm:16
 """
+NEURON_BYTES = 16  # of a network, held for its verification
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--network", type=path_of, metavar="NET", help="network of DIR, if it was moved"
     )
+    common.add_memory(parser)
     worker_options.add_workers(parser)
 
 
@@ -39,11 +42,14 @@ def run(options: argparse.Namespace) -> int:
     from mapper.results.output_folder import find_folder, read_folder
     from mapper.results.sealed_folder import as_damage
     from mapper.spiking.artifacts.folder import is_spiking
+    from storage.store.network import NetworkFile
     from storage.store.sharded import is_sharded
 
     find_folder(options.path)
     if not options.path.is_dir() or is_sharded(options.path):
         if options.path.exists():
+            with NetworkFile(options.path) as opened:
+                require_neurons(opened, NEURON_BYTES)
             common.compile_kernels(options, "verify")
         with worker_options.ranges_of(options) as ranges:
             found = verify_network(_named(options, options.path), ranges or all_at_once)

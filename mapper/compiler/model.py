@@ -31,6 +31,9 @@ from mapper.compiler.ir.node import (
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.quantisation.exact import exact_tails
 from mapper.compiler.quantisation.join import join
+from mapper.errors import as_mapper_errors
+from mapper.monitoring.resources import default_memory
+from storage.budget import require_room
 from storage.formats.layers.onnxgraph import OnnxNode
 
 HANDLERS: dict[str, Handler] = {**FLOAT, **QUANTISED, **QOPERATORS, **MOVING, **INTEGERS}
@@ -88,14 +91,22 @@ class Model(NamedTuple):
         return self._replace(build=self.build_in_part, quantised=False)
 
 
-def open_model(path: Path, shapes: Shapes = MappingProxyType({}), signed: bool = False) -> Model:
+def open_model(
+    path: Path, shapes: Shapes = MappingProxyType({}), signed: bool = False,
+    memory: int | None = None,
+) -> Model:  # fmt: skip
     """Open an ONNX model; raise `MapperError` that names file and node.
 
     shapes : sizes of an input's axes, which fix its open axes
     signed : whether integer inputs are signed, if the model does not specify it
+    memory : budget in bytes for content whose size the model declares; None: the default
+    Raises `DoesNotFitError` if the model needs more than this.
     """
     require_file(path)
-    source = source_of(path, shapes, HANDLERS)._replace(signed=signed)
+    memory = memory or default_memory()
+    with as_mapper_errors():
+        require_room(f"{path}: the model", path.stat().st_size, memory)
+    source = source_of(path, shapes, HANDLERS, memory)._replace(signed=signed)
     # the first call that builds the whole model takes it
     first: list[tuple[Reader, dict[str, str]]] = []
 

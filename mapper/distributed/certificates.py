@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from mapper.errors import UsageError
+from storage.exchange import rename
 
 CERTIFICATE, KEY = "certificate.pem", "key.pem"
 VALID = timedelta(days=1000)  # longer than any run
@@ -40,7 +41,7 @@ def make_certificate(folder: Path) -> None:
         for name, text in ((KEY, secret), (CERTIFICATE, _signed(key).public_bytes(Encoding.PEM))):
             with open(made / name, "xb", opener=_private) as file:
                 file.write(text)
-        made.rename(folder)
+        rename(made, folder)
     except (OSError, UsageError):
         shutil.rmtree(made, ignore_errors=True)
         raise

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -54,9 +56,24 @@ def all_cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
+_given: list[int] = []  # budgets of commands that run
+
+
+@contextmanager
+def memory_budget(size: int) -> Iterator[None]:
+    """Set the default memory budget in the block, in all threads."""
+    _given.append(size)
+    try:
+        yield
+    finally:
+        _given.pop()
+
+
 def default_memory() -> int:
-    """Return the default memory budget: three quarters of the available bytes."""
-    return max(LEAST_MEMORY, available_bytes() * 3 // 4)
+    """Return the default memory budget: the budget of the command, or three quarters of the free
+    bytes.
+    """
+    return _given[-1] if _given else max(LEAST_MEMORY, available_bytes() * 3 // 4)
 
 
 @cache

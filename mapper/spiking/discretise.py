@@ -19,6 +19,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from mapper.errors import MapperError
+from mapper.monitoring.resources import default_memory
 from mapper.spiking.model import (
     Floats,
     ModelOutput,
@@ -44,11 +45,15 @@ def model_of_graph(
     tick: float | None = None,
     reset: ResetMode = "zero",
     notes: list[str] | None = None,
+    memory: int | None = None,
 ) -> SpikingModel:
-    """Read a NIR graph, or a file with one, and discretise it as `discretise` does."""
+    """Read a NIR graph, or a file with one, and discretise it as `discretise` does.
+
+    memory : budget in bytes for each parameter and matrix; None: the default
+    """
     from storage.formats.hdf5.nirmodel import read_nir_model
 
-    return discretise(read_nir_model(graph), tick, reset, notes)
+    return discretise(read_nir_model(graph, memory or default_memory()), tick, reset, notes)
 
 
 def discretise(

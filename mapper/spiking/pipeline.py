@@ -80,6 +80,7 @@ class SpikingOptions(NamedTuple):
     encoding : of samples that hold real numbers; None for samples of spikes. It determines
         `IntegerOptions.input_unit`.
     keep_going : whether to return the best integers if none hold the limits
+    memory : budget in bytes for content whose size the model declares; None: the default
     """
 
     tick: float | None = None
@@ -89,6 +90,7 @@ class SpikingOptions(NamedTuple):
     weight_bits: tuple[int, ...] = WEIGHT_BITS
     encoding: Encoding | None = None
     keep_going: bool = False
+    memory: int | None = None
 
 
 def compile_spikes(
@@ -108,7 +110,7 @@ def compile_spikes(
     """
     given = options or SpikingOptions()
     notes: list[str] = []
-    model = model_of_graph(graph, given.tick, given.reset, notes)
+    model = model_of_graph(graph, given.tick, given.reset, notes, given.memory)
     times = schedule(model, shape.longest_delay)
     scales = _scales(given)
     activity = None

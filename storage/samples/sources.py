@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import mmap
+import os
 import zipfile
 from abc import abstractmethod
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from storage.budget import declared_bytes
 from storage.closing import Closing
 from storage.errors import BadInputError
 from storage.files import open_input
@@ -64,6 +66,8 @@ class NpySource(SampleSource):
                 raise BadInputError(f"{path}: not a .npy file; save it with numpy.save") from error
             file.seek(0)
             _require_real(_type(file), f"{path}: its array")
+            file.seek(0)
+            _require_whole(file, path)
             file.seek(0)
             try:  # numpy multiplies the sizes without a check
                 array_header(file, path.stat().st_size, "the array")
@@ -206,6 +210,20 @@ def _require_real(dtype: np.dtype[Any] | None, name: str) -> None:
     if dtype is not None and dtype.kind not in REAL:
         what = "Python objects" if dtype.hasobject else str(dtype)
         raise BadInputError(f"{name} holds {what}; save real numbers, such as float32")
+
+
+def _require_whole(file: BinaryIO, path: Path) -> None:
+    """Raise `BadInputError` if an array is larger than its file; numpy reports other damage."""
+    try:
+        shape, _, dtype = array_header(file, None, "")
+    except DAMAGE:
+        return
+    declared, stored = declared_bytes(shape, dtype.itemsize), os.fstat(file.fileno()).st_size
+    if declared > stored and all(shape):
+        raise BadInputError(
+            f"{path}: its shape {sizes(shape)} needs {declared:,} bytes, but the file has only "
+            f"{stored:,}; is it complete?"
+        )
 
 
 def _type(member: Any) -> np.dtype[Any] | None:

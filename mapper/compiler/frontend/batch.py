@@ -12,21 +12,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.errors import MapperError
+from storage.budget import declared_bytes, require_room
 from storage.formats.layers.onnxplain import plain_model
-from storage.formats.layers.onnxruns import SessionError, numpy_type, open_session, run_session
+from storage.formats.layers.onnxruns import (
+    SessionError,
+    limited_memory,
+    numpy_type,
+    open_session,
+    run_session,
+)
 
 SHAPES = {"Reshape": 1, "Expand": 1, "Resize": 3, "ConstantOfShape": 0}
 """Operators that read a shape, with the index of that input."""
+DRAWN = 12  # bytes per element of random samples: float64, then the type of the input
 
 
-def one_sample(model: Any, name: str, computed: Collection[str]) -> Any:
+def one_sample(model: Any, name: str, computed: Collection[str], memory: int) -> Any:
     """Return a model (`onnx.ModelProto`) for one sample in place of a fixed batch.
 
     name : input whose first axis is the batch; computed : operators that cores compute
+    memory : bytes for a batch and its results
     For each sample, the new model must give the matching row of the batch in ONNX Runtime.
     Raises `MapperError` that names the node that needs the batch, `BadInputError` if the model does
-    not run.
+    not run, `MemoryShortError` if it needs more memory.
     """
+    (given,) = (one for one in model.graph.input if one.name == name)
+    sizes = [one.dim_value for one in given.type.tensor_type.shape.dim]
+    require_room(f"input {name!r} of shape {tuple(sizes)}", declared_bytes(sizes, DRAWN), memory)
     single = type(model)()
     single.CopyFrom(model)
     (given,) = (one for one in single.graph.input if one.name == name)
@@ -35,10 +47,11 @@ def one_sample(model: Any, name: str, computed: Collection[str]) -> Any:
     batched = _Batched(single, count)
     for node in single.graph.node:
         batched.shrink_shape(node, leading=True)
-    while (found := first_departure(model, single, count)) is not None:
-        node = next((one for one in single.graph.node if _name(one) == found.node), None)
-        if node is None or not (batched.shrink_shape(node) or batched.shrink_constants(node)):
-            raise MapperError(_refusal(name, count, node, found, computed))
+    with limited_memory(memory):
+        while (found := first_departure(model, single, count)) is not None:
+            node = next((one for one in single.graph.node if _name(one) == found.node), None)
+            if node is None or not (batched.shrink_shape(node) or batched.shrink_constants(node)):
+                raise MapperError(_refusal(name, count, node, found, computed))
     return single
 
 
@@ -221,7 +234,7 @@ class _Run:
             more = [name for name in self.makers if name not in known]
             model.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in more)
         data = model.SerializeToString()
-        session = open_session(data)
+        session = open_session(data, limited=True)
         names = [one.name for one in session.get_outputs()]
         for one in session.get_outputs():
             numpy_type(one.type)

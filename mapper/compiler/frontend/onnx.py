@@ -18,10 +18,10 @@ from mapper.compiler.frontend.builder import Evaluator, GraphBuilder, Value
 from mapper.compiler.ir.graph import CHANNELS_FIRST, Graph, View
 from mapper.compiler.ir.node import ASKED, Node
 from mapper.compiler.ir.stored import Stored, stored_constant
-from mapper.errors import MapperError
+from mapper.errors import DoesNotFitError, MapperError
 from mapper.monitoring.resources import default_memory
-from storage.errors import BadInputError
-from storage.formats.layers.onnxgraph import MOST_MADE, Model, OnnxNode
+from storage.errors import BadInputError, MemoryShortError
+from storage.formats.layers.onnxgraph import Model, OnnxNode
 from storage.formats.layers.onnxruns import operator_text
 
 
@@ -31,11 +31,13 @@ class ModelSource(NamedTuple):
     data : serialised model, if it differs from the file
     notes : changes made to it
     signed : whether an input of unspecified type has negative values
+    memory : bytes for its constants; None: the default budget
     """
 
     data: bytes | None = None
     notes: Sequence[str] = ()
     signed: bool = False
+    memory: int | None = None
 
 
 AS_IT_IS = ModelSource()
@@ -55,7 +57,6 @@ DRAWS = frozenset(
 )  # fmt: skip
 """Operators whose results differ from run to run."""
 OLDEST = 7  # oldest opset that is read
-SHARE = 4  # constants computed by nodes use at most 1/SHARE of the memory
 FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 TRANSPOSED = (0, 3, 1, 2)  # permutation of a Transpose from channels last to channels first
 
@@ -78,7 +79,7 @@ class Reader(GraphBuilder):
         """
         require_file(path)
         try:
-            model = Model(path, source.data, min(MOST_MADE, default_memory() // SHARE))
+            model = Model(path, source.data, source.memory or default_memory())
         except BadInputError as error:
             raise MapperError(
                 str(error) if str(path) in str(error) else f"{path}: {error}"
@@ -121,10 +122,9 @@ class Reader(GraphBuilder):
             try:
                 with np.errstate(all="ignore"):  # `constant` rejects numbers that are not finite
                     self._take(node)
-            except (BadInputError, MapperError) as error:
-                raise MapperError(
-                    f"{self.path}: node {node.name!r} ({node.kind}): {error}"
-                ) from error
+            except (BadInputError, MapperError, MemoryShortError) as error:
+                of = DoesNotFitError if isinstance(error, MemoryShortError) else MapperError
+                raise of(f"{self.path}: node {node.name!r} ({node.kind}): {error}") from error
             except FAULTS as error:  # raised by handlers for node contents that they do not check
                 raise MapperError(
                     f"{self.path}: node {node.name!r} ({node.kind}): its inputs and attributes are "

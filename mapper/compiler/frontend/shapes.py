@@ -7,19 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from mapper.compiler.frontend.batch import one_sample
-from mapper.compiler.frontend.onnx import AS_IT_IS, ModelSource
-from mapper.errors import MapperError
-from storage.errors import BadInputError
-from storage.formats.layers.onnxgraph import library
+from mapper.compiler.frontend.onnx import ModelSource
+from mapper.errors import DoesNotFitError, MapperError
+from storage.errors import BadInputError, MemoryShortError
+from storage.formats.layers.onnxgraph import Model, library
 
 Shapes = Mapping[str, Sequence[int]]
 """Sizes of all axes by input name; "" is the only input of a model."""
 
 
-def source_of(path: Path, shapes: Shapes, computed: Collection[str]) -> ModelSource:
+def source_of(path: Path, shapes: Shapes, computed: Collection[str], memory: int) -> ModelSource:
     """Return a model with its open axes fixed, for one sample.
 
     computed : operators that cores compute, for messages
+    memory : bytes for the samples of a batch
     Raises `MapperError` for shapes that do not match the model, for open axes without a size, and
     for a batch whose samples a node mixes.
     """
@@ -27,29 +28,32 @@ def source_of(path: Path, shapes: Shapes, computed: Collection[str]) -> ModelSou
     try:
         proto = onnx.load(str(path), load_external_data=False)
     except Exception:  # the reader reports damage
-        return AS_IT_IS
+        return ModelSource(memory=memory)
     constants = {one.name for one in proto.graph.initializer}
     inputs = {one.name: one for one in proto.graph.input if one.name not in constants}
     try:
         require_one_input(inputs)
         _require_names(shapes, inputs)
         if len(inputs) != 1:
-            return AS_IT_IS
+            return ModelSource(memory=memory)
         ((name, given),) = inputs.items()
         wanted = shapes.get(name, shapes.get(""))
         fixed = _fix(given, wanted)
         dims = given.type.tensor_type.shape.dim
         batch = dims[0].dim_value if len(dims) > 1 else 1
         if not fixed and batch <= 1:
-            return AS_IT_IS
+            return ModelSource(memory=memory)
         shape = [one.dim_value for one in dims]
         proto = onnx.load(str(path))
         _set_shape(proto, name, shape)
         notes = []
         if batch > 1:
-            proto = one_sample(proto, name, computed)
+            Model(path, proto.SerializeToString())  # raises an error for damaged nodes
+            proto = one_sample(proto, name, computed, memory)
             notes.append(f"input {name!r}: batch of {batch} compiled as 1")
-        return ModelSource(_inferred(proto), notes)
+        return ModelSource(_inferred(proto), notes, memory=memory)
+    except MemoryShortError as error:
+        raise DoesNotFitError(f"{path}: {error}") from error
     except (BadInputError, MapperError) as error:
         raise MapperError(f"{path}: {error}") from error
 

@@ -19,6 +19,11 @@ from storage.store.writer import NetworkWriter
 PREFIX, LABELS, UNDIRECTED = "neuron/", "/labels", "undirected"
 
 
+def is_about(name: str) -> bool:
+    """Return whether an array is not part of the matrix or the lists."""
+    return name == UNDIRECTED or name.startswith(PREFIX)
+
+
 def says_undirected(archive: Any) -> bool:
     """Return whether an archive opened by numpy has a true array `undirected`."""
     return UNDIRECTED in archive.files and bool(np.asarray(archive[UNDIRECTED]).all())

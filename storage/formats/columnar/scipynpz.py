@@ -8,37 +8,37 @@ largest id + 1).
 
 from __future__ import annotations
 
-import zipfile
 from abc import abstractmethod
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import scipy.sparse
-from isal import igzip_lib
 from numpy.typing import NDArray
 
 from storage.closing import Closing
 from storage.errors import BadInputError, StorageError
-from storage.formats.base import ImportJob
+from storage.formats.base import DEFAULT_MEMORY, ImportJob
 from storage.formats.columnar.npystream import ArrayArchive, read_together
-from storage.formats.columnar.npzneurons import PREFIX, UNDIRECTED, says_undirected, set_attributes
+from storage.formats.columnar.npzarchive import DAMAGE, UNREADABLE, damaged, open_archive
+from storage.formats.columnar.npzneurons import (
+    PREFIX,
+    UNDIRECTED,
+    is_about,
+    says_undirected,
+    set_attributes,
+)
 from storage.formats.columns import ColumnNames, Columns, choose_columns, listed, names_ends
 from storage.formats.losses import Magnitudes
 from storage.formats.mirror import Mirror
 from storage.graph import MAX_VERTICES
-from storage.npz import DAMAGE, load_arrays
 from storage.store.meta import NetworkMeta
 
 CHUNK = 1 << 19
+FORM = ("format", "shape")  # arrays that describe a matrix
 NEURONS = "neurons"  # array with the number of neurons, next to edge lists
-NPY_MAGIC = b"\x93NUMPY"
-_ISAL_ERROR: Any = igzip_lib.IsalError
-_DAMAGE: tuple[type[Exception], ...] = (*DAMAGE, _ISAL_ERROR)
-"""Errors of numpy, scipy and zipfile on altered files."""
-
 Chunk = tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]
 
 
@@ -156,10 +156,10 @@ class _Streamed(Entries):
                 ]
                 yield found[0], found[1], found[2] if len(found) > 2 else None
                 first += found[0].size
-        except _DAMAGE as error:
+        except DAMAGE as error:
             if isinstance(error, BadInputError):
                 raise
-            raise _damaged(self.path, error) from error
+            raise damaged(self.path, error) from error
 
     def _shown(self) -> tuple[str, ...]:
         return tuple("weight" if name == "data" else name for name in self._names)
@@ -194,7 +194,7 @@ class _StreamedRows(_Streamed):
         for minor, weight, _ in super().chunks():
             last = first + minor.size
             if minor.size and int(minor.max()) >= self.neurons:
-                raise _damaged(self.path, ValueError("an index is outside the matrix"))
+                raise damaged(self.path, ValueError("an index is outside the matrix"))
             low = int(np.searchsorted(starts, first, side="right")) - 1
             high = int(np.searchsorted(starts, last, side="left"))
             counts = np.diff(np.clip(starts[low : high + 1], first, last))
@@ -219,7 +219,7 @@ def _choose_lists(names: Collection[str], path: Path, wanted: ColumnNames | None
     return columns
 
 
-def _streamed(path: Path, wanted: ColumnNames | None) -> Entries | None:
+def _streamed(path: Path, wanted: ColumnNames | None, memory: int) -> Entries | None:
     """Open the common kinds of file as streams; return None for others and damaged ones."""
     archive: ArrayArchive | None = None
     entries: _Streamed | None = None
@@ -235,8 +235,8 @@ def _streamed(path: Path, wanted: ColumnNames | None) -> Entries | None:
             )
             entries.lists = columns
             entries.neurons = entries.largest() + 1
-        elif {"format", "shape"} <= names:
-            with path.open("rb") as file, _archive(file) as small:
+        elif set(FORM) <= names:
+            with path.open("rb") as file, open_archive(file, memory, FORM.__contains__) as small:
                 layout, shape = small["format"].item(), small["shape"].tolist()
             layout = layout.decode() if isinstance(layout, bytes) else layout
             if len(shape) != 2 or shape[0] != shape[1] or not 0 < shape[0] <= MAX_VERTICES:
@@ -248,17 +248,12 @@ def _streamed(path: Path, wanted: ColumnNames | None) -> Entries | None:
                 entries = rows if rows._starts.size == shape[0] + 1 else None
             if entries is not None:
                 entries.neurons = int(shape[0])
-    except _DAMAGE:  # `read_held` reports the fault
+    except UNREADABLE:  # `read_held` reports the fault
         entries = None
     finally:
         if entries is None and archive is not None:
             archive.close()
     return entries
-
-
-def _damaged(path: Path, error: Exception) -> BadInputError:
-    reason = " ".join(str(error).split())[:120]
-    return BadInputError(f"{path}: not a valid npz file ({reason}); save it again")
 
 
 def checked(
@@ -285,49 +280,39 @@ def checked(
     return values.astype(np.float64 if kind == "f" else np.int64, copy=False)
 
 
-def _archive(file: BinaryIO) -> Any:
-    start = file.read(len(NPY_MAGIC))
-    if start == NPY_MAGIC:
-        raise ValueError("a single array, not an archive of numpy.savez")
-    if not start.startswith(b"PK"):  # numpy would report a pickle
-        raise ValueError("it does not start like a zip archive")
-    file.seek(0)
-    with zipfile.ZipFile(file) as archive:
-        arrays = [one.removesuffix(".npy") for one in archive.namelist() if one.endswith(".npy")]
-    file.seek(0)
-    return load_arrays(file, arrays)
-
-
-def read(path: Path, wanted: ColumnNames | None = None) -> Entries:
+def read(path: Path, wanted: ColumnNames | None = None, memory: int = DEFAULT_MEMORY) -> Entries:
     """Open an archive of either kind; raise `BadInputError` if it is neither, or damaged.
 
     wanted : names of the edge lists, if they do not have the usual names
+    memory : bytes for each array that cannot be read in parts; `MemoryShortError` if one is larger
     """
-    return _streamed(path, wanted) or read_held(path, wanted)
+    return _streamed(path, wanted, memory) or read_held(path, wanted, memory)
 
 
-def read_held(path: Path, wanted: ColumnNames | None = None) -> Entries:
+def read_held(
+    path: Path, wanted: ColumnNames | None = None, memory: int = DEFAULT_MEMORY
+) -> Entries:
     """Open an archive with numpy and scipy, all arrays in memory; see `read`."""
     try:
         # opened here: numpy leaves the file open if the archive is damaged
-        with path.open("rb") as file, _archive(file) as archive:
+        with path.open("rb") as file, open_archive(file, memory) as archive:
             names = set(archive.files)
             columns = _choose_lists(names, path, wanted)
             if columns is not None:
                 return _Lists(path, columns, archive)
-            sparse = {"format", "shape"} <= names
+            sparse = set(FORM) <= names
         if sparse:
             with path.open("rb") as file, np.errstate(invalid="raise"):  # ids that are NaN
                 matrix: Any = scipy.sparse.load_npz(file)
             if matrix.format in ("csr", "csc"):
                 matrix.check_format(full_check=True)
             return Matrix(path, matrix)
-    except BadInputError:
+    except StorageError:
         raise
     except OSError as error:
         raise BadInputError(f"{path}: cannot read: {error.strerror or error}") from error
-    except _DAMAGE as error:
-        raise _damaged(path, error) from error
+    except DAMAGE as error:
+        raise damaged(path, error) from error
     if names == {"data", "metadata"}:
         raise BadInputError(
             f"{path}: a PyNN file whose columns are named in a pickle, which may run any program "
@@ -347,10 +332,10 @@ def load(job: ImportJob, columns: ColumnNames | None = None) -> NetworkMeta:
     """
     with ExitStack() as stack:
         source = job.source
-        entries = stack.enter_context(read(source, columns))
+        entries = stack.enter_context(read(source, columns, job.memory))
         if entries.neurons <= 0:
             raise BadInputError(f"{source}: no neurons; a network needs at least one")
-        about = stack.enter_context(_about(source))
+        about = stack.enter_context(_about(source, job.memory))
         undirected = says_undirected(about)
         mirror = Mirror() if undirected and entries.lists is None else None
         magnitudes = Magnitudes(job.keeps_weights)
@@ -373,15 +358,15 @@ def load(job: ImportJob, columns: ColumnNames | None = None) -> NetworkMeta:
 
 
 @contextmanager
-def _about(path: Path) -> Iterator[Any]:
+def _about(path: Path, memory: int) -> Iterator[Any]:
     """Open the archive with numpy; turn its errors about damage into `BadInputError`."""
     try:
-        with path.open("rb") as file, _archive(file) as archive:
+        with path.open("rb") as file, open_archive(file, memory, is_about) as archive:
             yield archive
     except StorageError:
         raise
-    except _DAMAGE as error:
-        raise _damaged(path, error) from error
+    except DAMAGE as error:
+        raise damaged(path, error) from error
 
 
 def _upper(

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from storage.budget import declared_bytes, require_room, require_stored
 from storage.errors import BadInputError, StorageError
 from storage.extras import require
 from storage.files import PartialFile, require_file, write_error
@@ -154,12 +155,30 @@ def column(parent: Any, name: str, path: Path, size: int | None = None, kinds: s
             f"{path}: {found.name} holds {found.dtype} of shape {found.shape}; it must be a list "
             f"of {wanted}"
         )
+    require_content(found, f"{path}: {found.name}")
     if size is not None and found.shape[0] != size:
         raise BadInputError(
             f"{path}: {found.name} has {found.shape[0]} values instead of {size}; is the file "
             "complete?"
         )
     return found
+
+
+def require_content(dataset: Any, what: str, memory: int | None = None) -> None:
+    """Raise an error for a data set that is larger than its file can hold, or than the memory.
+
+    HDF5 stores no bytes for rows that were never written.
+
+    dataset : also an array, as the parameters of a graph in memory are
+    what : subject of the message; memory : bytes; None: it is read in parts
+    Raises `BadInputError`, or `MemoryShortError`.
+    """
+    declared = declared_bytes(dataset.shape, dataset.dtype.itemsize)
+    file = getattr(dataset, "file", None)
+    if file is not None:
+        require_stored(what, declared, file.id.get_filesize())
+    if memory is not None:
+        require_room(what, declared, memory)
 
 
 def whole(

@@ -28,7 +28,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.errors import BadInputError
+from storage.budget import require_room
+from storage.errors import BadInputError, MemoryShortError, with_place
 from storage.formats.base import ImportJob
 from storage.formats.hdf5 import file as hdf5
 from storage.formats.hdf5.nirgraph import (
@@ -57,6 +58,8 @@ from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
 from storage.store.network import POPULATION
 from storage.store.traffic import UNIFORM
+
+NEURON_BYTES = 24  # kind, population, and at least one parameter
 
 
 def layer_of(nodes: Sequence[NirNode], number: int, shapes: Shapes) -> LinearLayer:
@@ -153,6 +156,7 @@ def _convert(
     sizes = [_elements(nodes[number], shapes.stop[number]) for number in populations]
     starts = dict(zip(populations, np.append(0, np.cumsum(sizes)).tolist(), strict=False))
     neurons = sum(sizes)
+    require_room(f"a network of {neurons:,} neurons", NEURON_BYTES * neurons, job.memory)
     for number in order:  # finds all damaged weights before any multiplication
         layer_of(nodes, number, shapes)
     about = NirNeurons(neurons)
@@ -215,8 +219,8 @@ def read_populations(source: Path) -> list[Population]:
         try:
             nodes = read_graph(file)
             _, shapes, populations = understood(nodes)
-        except BadInputError as error:
-            raise BadInputError(f"{source}: {error}") from error
+        except (BadInputError, MemoryShortError) as error:
+            raise with_place(str(source), error) from error
         return [
             Population(nodes[number].name, nodes[number].group.name, shapes.stop[number])
             for number in populations
@@ -233,9 +237,9 @@ def load(job: ImportJob, traffic: str | None = None) -> NetworkMeta:
     provenance = {"format": "nir", "source": job.source.name}
     with hdf5.opened(job.source, "nir") as file:
         try:
-            return _convert(read_graph(file), job, provenance, traffic)
-        except BadInputError as error:
-            raise BadInputError(f"{job.source}: {error}") from error
+            return _convert(read_graph(file, job.memory), job, provenance, traffic)
+        except (BadInputError, MemoryShortError) as error:
+            raise with_place(str(job.source), error) from error
 
 
 def load_graph(graph: Any, job: ImportJob, traffic: str | None = None) -> NetworkMeta:

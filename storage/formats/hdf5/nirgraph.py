@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
+from storage.formats.hdf5.file import require_content
 
 DEEPEST = 32  # nesting limit; an HDF5 group can contain itself
 POPULATIONS = {  # parameters of each kind of neuron
@@ -41,6 +42,7 @@ class NirNode:
     kind : its `type`; "Identity" for the Input and Output of a nested graph
     group : the HDF5 group with its parameters
     neurons : whether its elements are neurons
+    memory : bytes for a parameter; None: no limit
     before, stop : numbers of the predecessors and of the successors
     """
 
@@ -48,6 +50,7 @@ class NirNode:
     kind: str
     group: Any
     neurons: bool = False
+    memory: int | None = None
     before: list[int] = field(default_factory=list)
     stop: list[int] = field(default_factory=list)
 
@@ -60,6 +63,7 @@ class NirNode:
         found = self.group.get(name)
         if found is None or not hasattr(found, "shape"):
             raise self.fault(f"dataset {name} is missing")
+        require_content(found, f"node {self.name!r} ({self.kind}): dataset {name}", self.memory)
         return found
 
     def array(self, name: str) -> NDArray[Any]:
@@ -90,8 +94,12 @@ class NirNode:
         return BadInputError(f"node {self.name!r} ({self.kind}): {text}")
 
 
-def read_graph(file: Any) -> list[NirNode]:
-    """Return all nodes of an open HDF5 file, in its order; raise `BadInputError` with the place."""
+def read_graph(file: Any, memory: int | None = None) -> list[NirNode]:
+    """Return all nodes of an open HDF5 file, in its order; raise `BadInputError` with the place.
+
+    memory : bytes for each parameter of a node; None: no limit
+    Parameters that are larger raise `MemoryShortError`.
+    """
     version = _text(file.get("version"))
     if version is None:
         raise BadInputError("dataset version is missing; is this a NIR file?")
@@ -102,6 +110,8 @@ def read_graph(file: Any) -> list[NirNode]:
         raise BadInputError("group node is missing; is this a NIR file?")
     nodes: list[NirNode] = []
     _collect(root, "", nodes)
+    for node in nodes:
+        node.memory = memory
     _require_known(nodes)
     for node in nodes:
         if not node.before and not node.neurons and node.stop:
@@ -183,12 +193,13 @@ def _collect(graph: Any, path: str, nodes: list[NirNode]) -> tuple[list[int], li
 def _edges(dataset: Any, where: str) -> list[tuple[str, str]]:
     if not hasattr(dataset, "shape"):
         raise BadInputError(f"{where}: dataset edges is missing")
-    if dataset.size == 0:
+    if dataset.shape[:1] == (0,):
         return []
     if dataset.ndim != 2 or dataset.shape[1] != 2:
         raise BadInputError(f"{where}: edges has shape {dataset.shape}; it must be (edges, 2)")
     if not _holds_text(dataset.dtype):
         raise BadInputError(f"{where}: edges must hold names of nodes")
+    require_content(dataset, f"{where}: edges")
     pairs = dataset[()].tolist()
     return [(a.decode("utf-8", "replace"), b.decode("utf-8", "replace")) for a, b in pairs]
 

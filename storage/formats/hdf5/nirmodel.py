@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
-from storage.errors import BadInputError
+from storage.budget import require_room
+from storage.errors import BadInputError, MemoryShortError, with_place
 from storage.formats.hdf5 import file as hdf5
 from storage.formats.hdf5.nirfile import layer_of, nodes_towards, understood
 from storage.formats.hdf5.nirgraph import POPULATIONS, NirNode, read_graph
@@ -32,6 +33,8 @@ OPTIONAL = {"CubaLI": ("w_in",), "CubaLIF": ("w_in", "v_reset"), "IF": ("v_reset
             "LIF": ("v_reset",)}  # fmt: skip
 """Optional parameters of each kind; `POPULATIONS` has the required ones."""
 TIMES = ("tau", "tau_mem", "tau_syn")
+NEURON_BYTES = 64  # several real parameters
+SYNAPSE_BYTES = 12  # a weight and the number of its source
 ROWS_PER_BLOCK = 1 << 12  # target neurons whose paths are multiplied at a time, at most
 
 
@@ -77,22 +80,24 @@ class NirModel(NamedTuple):
     time_step: float | None
 
 
-def read_nir_model(source: Any) -> NirModel:
+def read_nir_model(source: Any, memory: int | None = None) -> NirModel:
     """Read a NIR file, or a `nir.NIRGraph` in memory.
 
-    Raises `BadInputError` that names the node, if the graph violates the rules of NIR.
+    memory : bytes for each parameter and each matrix; None: no limit
+    Raises `BadInputError` that names the node, if the graph violates the rules of NIR,
+    `MemoryShortError` if it declares more than the memory.
     """
     if not isinstance(source, Path):
-        return _model(tree(source))
+        return _model(tree(source), memory)
     with hdf5.opened(source, "nir") as file:
         try:
-            return _model(file)
-        except BadInputError as error:
-            raise BadInputError(f"{source}: {error}") from error
+            return _model(file, memory)
+        except (BadInputError, MemoryShortError) as error:
+            raise with_place(str(source), error) from error
 
 
-def _model(file: Any) -> NirModel:
-    nodes = read_graph(file)
+def _model(file: Any, memory: int | None) -> NirModel:
+    nodes = read_graph(file, memory)
     order, shapes, numbers = understood(nodes)
     place = {number: at for at, number in enumerate(numbers)}
     populations = tuple(_population(nodes[number], shapes.stop[number]) for number in numbers)
@@ -115,6 +120,9 @@ def _model(file: Any) -> NirModel:
 def _population(node: NirNode, shape: Shape) -> NirPopulation:
     """Return the neurons of a node; raise `BadInputError` for parameters that do not fit."""
     parameters: dict[str, Floats] = {}
+    if node.memory is not None:
+        what = f"node {node.name!r} ({node.kind}): its population"
+        require_room(what, NEURON_BYTES * math.prod(shape), node.memory)
     for name in (*POPULATIONS.get(node.kind, ()), *OPTIONAL.get(node.kind, ())):
         if name in DEFAULTS and not node.has(name):
             parameters[name] = np.full(math.prod(shape), DEFAULTS[name])
@@ -148,6 +156,7 @@ def _time_step(file: Any) -> float | None:
     metadata = file["node"].get("metadata")
     if metadata is None or not hasattr(metadata, "items") or "dt" not in metadata:
         return None
+    hdf5.require_content(metadata["dt"], "dt of the metadata")
     value = np.asarray(metadata["dt"][()])
     if value.size != 1 or value.dtype.kind not in "iuf" or not float(value.ravel()[0]) > 0:
         raise BadInputError(f"dt of the metadata is {value}; it must be one number above 0")
@@ -178,9 +187,13 @@ class DelayedPaths:
 
     def matrices(self) -> dict[tuple[int, float], Any]:
         """Return the weights by source node and delay, csr_array (neurons, neurons of source)."""
+        target, fan_in = self._nodes[self._target], self._fan_in()
+        if target.memory is not None:
+            what = f"node {target.name!r} ({target.kind}): its matrix of synapses"
+            require_room(what, SYNAPSE_BYTES * self._size * fan_in, target.memory)
         blocks: dict[tuple[int, float], list[Any]] = {}
         heights: list[int] = []
-        for block in row_blocks(self._size, self._fan_in()):
+        for block in row_blocks(self._size, fan_in):
             for at in range(0, block.size, ROWS_PER_BLOCK):
                 wanted = block[at : at + ROWS_PER_BLOCK]
                 for key, rows in self._rows(wanted).items():

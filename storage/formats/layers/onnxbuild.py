@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.errors import BadInputError
+from storage.budget import require_room
+from storage.errors import BadInputError, MemoryShortError, with_place
 from storage.formats.layers.linear import LinearLayer, Same
 from storage.formats.layers.onnxgraph import NONE, LeftOut, Model, OnnxNode, Signal, Value, elements
 from storage.graph import MAX_VERTICES
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
+ID_BYTES = 8
 
 # elementwise operators: the connections stay the same
 PASSING = frozenset((
@@ -73,12 +75,14 @@ Operator = Callable[["Builder", OnnxNode, Sequence[Value]], Signal]
 class Builder:
     """The populations and joins of a model; neurons are numbered consecutively."""
 
-    def __init__(self, model: Model, operators: Mapping[str, Operator]) -> None:
+    def __init__(self, model: Model, operators: Mapping[str, Operator], memory: int) -> None:
         """operators : functions that create neurons or read their weights, by kind of node
+        memory : bytes for the ids of neurons
 
-        Raises `BadInputError` that names the first node that cannot be a layer.
+        Raises `BadInputError` that names the first node that cannot be a layer, `MemoryShortError`
+        for too many neurons.
         """
-        self.model = model
+        self.model, self._memory = model, memory
         self._operators = operators
         self.populations: list[Population] = []
         self.joins: list[Join] = []
@@ -90,8 +94,8 @@ class Builder:
         for node in model.nodes:
             try:
                 made = self._visit(node, [self._value(name) for name in node.proto.input])
-            except BadInputError as error:
-                raise BadInputError(f"node {node.name!r} ({node.kind}): {error}") from error
+            except (BadInputError, MemoryShortError) as error:
+                raise with_place(f"node {node.name!r} ({node.kind})", error) from error
             except (
                 ValueError,
                 IndexError,
@@ -119,6 +123,7 @@ class Builder:
         first, size = self.neurons, elements(shape)
         if first + size > MAX_VERTICES:
             raise BadInputError(f"{name!r} of shape {tuple(shape)}: exceeds {MAX_VERTICES} neurons")
+        self.require_ids(f"{name!r} of shape {tuple(shape)}", first + size)
         unique = name
         while unique in self._names:  # names of nodes may repeat
             unique = f"{name}#{len(self.populations)}"
@@ -126,6 +131,10 @@ class Builder:
         self._names.add(unique)
         self.populations.append(Population(unique, first, size))
         return np.arange(first, first + size).reshape(shape)
+
+    def require_ids(self, what: str, count: int) -> None:
+        """Raise `MemoryShortError` if ids of neurons exceed the memory."""
+        require_room(f"{what}: numbering {count:,} neurons", ID_BYTES * count, self._memory)
 
     def joined(
         self, node: OnnxNode, shape: Sequence[int], *parts: tuple[LinearLayer, Ids]
@@ -183,6 +192,8 @@ class Builder:
                 )
             if place < data and isinstance(value, np.ndarray):  # a constant among signals
                 arrays[place] = np.full(value.shape, NONE, np.int64)
+        for array in arrays[:data]:  # some are views of one id, which become arrays
+            self.require_ids("its map", 0 if array is None else array.size)
         # all moving operators have a float64 kernel, which is exact for all ids
         arrays[:data] = [None if ids is None else ids.astype(np.float64) for ids in arrays[:data]]
         return [made.astype(np.int64) for made in self.model.evaluate(node, arrays)]

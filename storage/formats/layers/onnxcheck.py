@@ -22,6 +22,8 @@ MOST_SHOWN = 8  # nodes of a cycle listed in a message
 STANDARD = ("", "ai.onnx")  # two names of the same domain
 SAME_OPERATORS = ("com.microsoft",)
 """Domains whose operators share names, inputs and outputs with the standard."""
+LOOPS = ("Loop", "Scan")
+"""Operators that repeat a graph, as often as a number in the file states."""
 _KINDS = ("", "FLOAT", "INT", "STRING", "TENSOR", "GRAPH", "FLOATS", "INTS", "STRINGS", "TENSORS",
           "GRAPHS", "SPARSE_TENSOR", "SPARSE_TENSORS", "TYPE_PROTO", "TYPE_PROTOS")  # fmt: skip
 _WORDS = {
@@ -111,14 +113,15 @@ def check_node(proto: Any, attributes: Mapping[str, Any], version: int) -> None:
     kind, domain = proto.op_type, proto.domain
     if not kind:
         raise BadInputError("has no operator; export the model again")
-    if kind == "Loop":
-        raise BadInputError("only feed-forward networks are supported; export with loops unrolled")
+    _refuse_loops(proto)
     if domain not in (*STANDARD, *SAME_OPERATORS) and _known(kind) is not None:
         raise BadInputError(
             f"domain {domain!r} has no operator {kind}; remove the domain of standard operators"
         )
     if len(attributes) < len(proto.attribute):
         raise BadInputError("duplicate attribute; export the model again")
+    if kind == "Constant" and len(attributes) != 1:
+        raise BadInputError(f"has {len(attributes)} values; a Constant has one")
     arity = arity_of(proto, version)
     if arity is not None:
         _check_counts(proto, arity)
@@ -139,6 +142,18 @@ def check_node(proto: Any, attributes: Mapping[str, Any], version: int) -> None:
     for name, attribute in schema.attributes.items():
         if attribute.required and name not in attributes:
             raise BadInputError(f"attribute {name} is missing; export the model again")
+
+
+def _refuse_loops(proto: Any) -> None:
+    """Raise `BadInputError` for an operator that repeats a graph, also inside a branch of If."""
+    if proto.op_type in LOOPS:
+        raise BadInputError(
+            f"{proto.op_type}: only feed-forward networks are supported; export with loops unrolled"
+        )
+    for attribute in proto.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            for node in graph.node:
+                _refuse_loops(node)
 
 
 def _check_counts(proto: Any, arity: Arity) -> None:

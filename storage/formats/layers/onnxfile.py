@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from storage.errors import BadInputError
+from storage.errors import BadInputError, MemoryShortError, with_place
 from storage.formats.base import ImportJob
 from storage.formats.layers.linear import SynapseWriter, row_blocks
 from storage.formats.layers.onnxbatch import Samples
@@ -69,7 +69,7 @@ def load(job: ImportJob, traffic: str | None = None) -> NetworkMeta:
     """
     traffic = traffic or UNIFORM
     try:
-        builder = Builder(Model(job.source), OPERATORS)
+        builder = Builder(Model(job.source, memory=job.memory), OPERATORS, job.memory)
         if not builder.neurons:
             raise BadInputError("no neurons: the graph has no inputs")
         provenance: dict[str, Any] = {"format": "onnx", "source": job.source.name}
@@ -81,8 +81,7 @@ def load(job: ImportJob, traffic: str | None = None) -> NetworkMeta:
             labels = [population.name for population in builder.populations]
             writer.set_attribute(POPULATION, np.repeat(np.arange(len(sizes)), sizes), labels)
             return writer.finish(provenance)
-    except BadInputError as error:
+    except (BadInputError, MemoryShortError) as error:
         if str(job.source) in str(error):
             raise
-        message = " ".join(str(error).split())  # names of nodes may contain any characters
-        raise BadInputError(f"{job.source}: {message}") from error
+        raise with_place(str(job.source), error) from error

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from storage.budget import declared_bytes, require_room
 from storage.errors import BadInputError
 from storage.extras import require
 from storage.files import read_input
@@ -29,11 +30,13 @@ from storage.formats.layers.onnxcheck import (
     check_order,
     check_types,
 )
-from storage.formats.layers.onnxruns import NodeSession, model_of_node, runtime
+from storage.formats.layers.onnxruns import NodeSession, limited_memory, model_of_node, runtime
 
 MOST_MODEL = 1 << 31  # bytes
 MOST_VERSION = 1 << 31  # opset versions
 MOST_MADE = 1 << 30  # bytes of folded constants
+SHARE = 4  # folded constants use at most 1/SHARE of the memory
+DEFAULT_MEMORY = SHARE * MOST_MADE
 MOST_SHAPE = 1 << 12  # elements of a constant used for shape inference
 NONE = -1  # in arrays of ids: a constant, such as padding
 _ANY_FAULT = (
@@ -136,14 +139,14 @@ class Model:
     uses : number of nodes and outputs that read a value
     """
 
-    def __init__(self, path: Path, data: bytes | None = None, made: int = MOST_MADE) -> None:
+    def __init__(self, path: Path, data: bytes | None = None, memory: int = DEFAULT_MEMORY) -> None:
         """data : the serialised model, instead of the file
-        made : limit of folded constants in bytes
+        memory : bytes; constants that nodes compute use at most 1/SHARE of them
 
         Raises `BadInputError` if the file is damaged, or not a model of a neural network.
         """
         self._onnx = library(path)
-        self._most_made = self._left = made
+        self._most_made = self._left = min(MOST_MADE, memory // SHARE)
         decoding = import_module("google.protobuf.message").DecodeError
         try:
             whole = read_input(path, MOST_MODEL) if data is None else data
@@ -288,8 +291,11 @@ class Model:
     def evaluate(
         self, node: OnnxNode, inputs: Sequence[NDArray[Any] | None], kept: bool = False
     ) -> list[NDArray[Any]]:
-        """Evaluate a node on arrays; raise `BadInputError` if that fails or the outputs exceed the
-        byte limit. kept : outputs become constants of the model, which share the limit"""
+        """Evaluate a node on arrays; raise `BadInputError` if that fails, `MemoryShortError` if it
+        needs more than the byte limit.
+
+        kept : outputs become constants of the model, which share the limit
+        """
         self._require_room(node, inputs, kept)
         if (quantiser := _QUANTISERS.get(node.kind)) is not None:
             return [quantiser(node, inputs)]
@@ -303,20 +309,20 @@ class Model:
         except _ANY_FAULT as error:
             reason = " ".join(str(error).split())[:120]
             raise BadInputError(f"is not a valid node: {reason}") from error
-        return NodeSession(model).run(feeds)
+        with limited_memory(self._most_made):
+            return NodeSession(model, limited=True).run(feeds)
 
     def _require_room(
         self, node: OnnxNode, inputs: Sequence[NDArray[Any] | None], kept: bool
     ) -> None:
-        """Raise `BadInputError` if the outputs of a node would exceed the byte limit."""
-        size = sum(math.prod(shape) * kind.itemsize for shape, kind in self.inferred(node, inputs))
-        if size > (self._left if kept else self._most_made):
-            raise BadInputError(
-                f"creates constants of {size:,} bytes; at most {self._most_made:,} in total fit in "
-                "memory; check its shape, or export a smaller model"
-            )
+        """Raise `MemoryShortError` if the outputs of a node would exceed the byte limit."""
+        made = self.inferred(node, inputs)
+        if node.kind == "NonZero" and inputs[0] is not None:  # as large as its data decide
+            made = [((2, inputs[0].ndim, inputs[0].size), np.dtype(np.int64))]
+        size = sum(declared_bytes(shape, kind.itemsize) for shape, kind in made)
+        require_room("its constant result", size, self._left if kept else self._most_made)
         if kept:
-            self._left -= max(0, size)
+            self._left -= size
 
 
 def _shape(given: Any) -> tuple[int, ...]:

@@ -224,7 +224,7 @@ def _normalise(builder: Builder, node: OnnxNode, inputs: Sequence[Value]) -> Sig
     return builder.scaled(node, signal, factors.reshape(shape[: signal.ids.ndim]))
 
 
-def _pad(_: Builder, node: OnnxNode, inputs: Sequence[Value]) -> Signal:
+def _pad(builder: Builder, node: OnnxNode, inputs: Sequence[Value]) -> Signal:
     signal = signal_of(inputs, 0)
     listed = node.attributes.get("pads", node.attributes.get("paddings", ()))
     pads = _given(inputs, 1, np.asarray(listed, np.int64)).ravel().tolist()
@@ -234,6 +234,8 @@ def _pad(_: Builder, node: OnnxNode, inputs: Sequence[Value]) -> Signal:
     width = [(0, 0)] * signal.ids.ndim
     for axis, low, high in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
         width[axis] = int(low), int(high)
+    sizes = [low + size + high for size, (low, high) in zip(signal.ids.shape, width, strict=True)]
+    builder.require_ids("its map", math.prod(sizes))
     mode = node.attributes.get("mode", b"constant").decode("ascii", "replace")
     if mode == "constant":
         return Signal(np.pad(signal.ids, width, constant_values=NONE))

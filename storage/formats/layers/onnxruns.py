@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.errors import BadInputError
+from storage.errors import BadInputError, MemoryShortError
 from storage.formats.layers.onnxwhole import expanded
 
 FATAL = 4  # log severity of ONNX Runtime: its errors are also raised
@@ -38,6 +39,8 @@ _OF_ITSELF = re.compile(
 """Internals in error messages of ONNX Runtime: codes, source locations, conditions."""
 _RAW = re.compile(r"::|\.cc\b|\w+Error\b|Exception|onnxruntime|0x[0-9a-f]+|\[with |[<>]|\w_\b")
 """Remaining internals, which make a message unreadable for users."""
+_TOO_LARGE = re.compile(r"Available memory of \d+ is smaller|Failed to allocate memory|bad_alloc")
+"""Errors of ONNX Runtime about memory."""
 _KINDS = (
     (re.compile(r"implementation for \w+\(\d+\)|Could not find an implementation"),
      "ONNX Runtime has no kernel for {} and these types"),
@@ -89,9 +92,30 @@ def runtime() -> Any:
     return import_module("onnxruntime")
 
 
-def open_session(model: bytes) -> Any:
+@contextmanager
+def limited_memory(most: int) -> Iterator[None]:
+    """Limit the bytes that each session opened in the block as `limited` allocates.
+
+    A new arena replaces the last one, which is freed when its sessions and results are.
+    """
+
+    def renew() -> None:
+        ort = runtime()
+        kinds = ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT
+        asked = {"max_mem": most, "arena_extend_strategy": 1}  # grow by the requested size
+        ort.create_and_register_allocator(ort.OrtMemoryInfo("Cpu", *kinds), ort.OrtArenaCfg(asked))
+
+    renew()
+    try:
+        yield
+    finally:
+        renew()
+
+
+def open_session(model: bytes, limited: bool = False) -> Any:
     """Open a serialised model for execution as written, on one thread.
 
+    limited : whether the limit of `limited_memory` applies
     Raises `BadInputError` if ONNX Runtime has no kernel for a node, or reports a fault.
     """
     ort = runtime()
@@ -99,6 +123,8 @@ def open_session(model: bytes) -> Any:
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = FATAL
+    if limited:
+        options.add_session_config_entry("session.use_env_allocators", "1")
     try:
         return ort.InferenceSession(model, options, ["CPUExecutionProvider"])
     except Exception as error:  # its errors have no common base class
@@ -108,13 +134,19 @@ def open_session(model: bytes) -> Any:
 def run_session(
     session: Any, feeds: Mapping[str, NDArray[Any]], model: bytes
 ) -> list[NDArray[Any]]:
-    """Return all outputs; raise `BadInputError` if a node cannot process its inputs.
+    """Return all outputs; raise `BadInputError` if a node cannot process its inputs,
+    `MemoryShortError` if it needs more memory than the limit of the session.
 
     model : the serialised model of the session, for messages
     """
     try:
         return [np.asarray(made) for made in session.run(None, dict(feeds))]
     except Exception as error:
+        if _TOO_LARGE.search(str(error)):
+            raise MemoryShortError(
+                "needs more memory than --memory leaves; check the sizes in the file, or raise "
+                "--memory"
+            ) from error
         raise SessionError(error, model) from error
 
 
@@ -156,11 +188,14 @@ def _at_fault(text: str, model: bytes) -> tuple[str, str]:
 class NodeSession:
     """A node ready to run; safe to run from several threads."""
 
-    def __init__(self, model: bytes) -> None:
-        """model : serialised model of one node; raises `BadInputError` like `open_session`, and
-        for outputs that are not tensors of numbers."""
+    def __init__(self, model: bytes, limited: bool = False) -> None:
+        """model : serialised model of one node; limited : see `open_session`
+
+        Raises `BadInputError` like `open_session`, and for outputs that are not tensors of
+        numbers.
+        """
         self._model = model
-        self._session = open_session(model)
+        self._session = open_session(model, limited)
         self._kinds = {one.name: numpy_type(one.type) for one in self._session.get_inputs()}
         for one in self._session.get_outputs():
             numpy_type(one.type)

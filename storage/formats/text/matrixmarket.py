@@ -7,6 +7,7 @@ entry (`losses.Magnitudes`). Complex, Hermitian and skew-symmetric matrices are 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn
@@ -100,9 +101,13 @@ def _array_ends(header: Header, first: int, last: int) -> tuple[Ends, Ends]:
     if not header.symmetric:
         column, row = np.divmod(place, header.neurons)
         return row, column
-    starts = np.append(0, np.cumsum(np.arange(header.neurons, 0, -1)))
+    before = header.neurons - 1 - (math.isqrt(8 * (header.entries - 1 - first) + 1) - 1) // 2
+    length = header.neurons - before  # of the first column
+    lengths = np.arange(length, max(0, length - place.size), -1)  # one per entry are enough
+    begin = before * header.neurons - before * (before - 1) // 2
+    starts = begin + np.append(0, np.cumsum(lengths))
     column = np.searchsorted(starts, place, side="right") - 1
-    return place - starts[column] + column, column
+    return place - starts[column] + before + column, before + column
 
 
 def _edges(reader: TextReader, header: Header) -> Iterator[Edges]:

@@ -32,6 +32,8 @@ from chipsim.chip.model import Chip
 from mapper.cli.main import main
 from mapper.kernels.warmup import trust_kernels
 from storage.store.archive import ArchiveWriter, Packed, pack
+from tests.compiler.bad_input.good import good
+from tests.mapper.cli.hostile_sizes import COMPILE, table
 from tests.mapper.helpers import members_of, random_network
 from tests.mapper.report.made import random_folder
 
@@ -261,6 +263,7 @@ CASES = [
     Case("long numbers", "out/report.json", text('{"schema": ' + DIGITS + "}"), READERS),
     Case("no values", "out/report.json", text('{"schema": 1}'), READERS),
     Case("no UTF-8", "out/report.json", text(b'{"schema": "\xff"}'), READERS),
+    *[Case(*one) for one in table()],
 ]  # fmt: skip
 
 
@@ -275,11 +278,25 @@ def prepare(folder: Path) -> None:
     np.savez(folder / "rates.npz", rate=np.ones(16))
     (folder / "chip.toml").write_text("width = 4\nheight = 4\n")
     (folder / "constraints.toml").write_text("[[pin]]\nneurons = [0]\ncore = 1\n")
+    good().save(folder)
+    np.save(folder / "samples.npy", good().samples["x"])
+    shutil.copy(folder / "good.onnx", folder / "g.onnx")
     (folder / "g.csv").write_text("0,1\n1,2\n")
     (folder / "g.graph").write_text("2 1\n2\n1\n")
 
 
-WARM = (*NETWORK, *FOLDER, *RATES, *CHIP, *PINS, *SCORE, *imports("g.csv"), *imports("g.graph"))
+WARM = (
+    *NETWORK,
+    *FOLDER,
+    *RATES,
+    *CHIP,
+    *PINS,
+    *SCORE,
+    *imports("g.csv"),
+    *imports("g.graph"),
+    *imports("g.onnx")[:1],
+    COMPILE,
+)
 
 
 def attempt(folder: Path, command: str) -> tuple[int, str, float, int]:

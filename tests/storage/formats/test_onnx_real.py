@@ -58,7 +58,7 @@ def test_residual_networks(data_dir: Path, kind: str) -> None:
     source = data_dir / "models" / f"mlperf_resnet8_{kind}.onnx"
     if not source.exists():
         pytest.skip(f"{source.name} is missing")
-    builder = Builder(Model(source), OPERATORS)
+    builder = Builder(Model(source), OPERATORS, 1 << 30)
     sizes = [3 * 1024, *[16 * 1024] * 4, *[32 * 256] * 4, *[64 * 64] * 4, 64, 10]
     assert builder.neurons == sum(sizes)
     same = {size: slots(size, 3, 1, 1) ** 2 for size in (32, 16, 8)}
