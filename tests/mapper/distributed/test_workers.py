@@ -157,7 +157,7 @@ def test_workers_of_another_version(two_workers: Any, monkeypatch: pytest.Monkey
     monkeypatch.setattr(
         "mapper.distributed.connection.about", lambda: own._replace(versions=(("mapper", "0.0"),))
     )
-    monkeypatch.setattr(two_workers.client, "run", lambda _: {"tcp://other:1": own})
+    monkeypatch.setattr(two_workers.client, "run", lambda _, **__: {"tcp://other:1": own})
     with pytest.raises(UsageError, match=r"mapper is .* on .*, 0\.0 here; install the same"):
         two_workers._require_same()
 
