@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import zlib
 from pathlib import Path
@@ -24,7 +23,7 @@ from mapper.executors.worker_interface import Ranges, all_at_once
 from mapper.limits.constraints import ConstraintFile, broken, constraints_in
 from storage.errors import BadInputError
 from storage.files import read_input, require_file
-from storage.jsontext import shown
+from storage.jsontext import parse_json, shown
 
 Int64 = NDArray[np.int64]
 
@@ -351,7 +350,7 @@ def _require_chip(path: Path, size: tuple[int, int], chip: dict[str, Any]) -> No
 
 def _read_ranges(path: Path, chip: dict[str, Any], most: int) -> tuple[Int64, Path | None]:
     try:
-        about = json.loads(read_input(path, MOST_JSON_BYTES))
+        about = parse_json(read_input(path, MOST_JSON_BYTES))
         neurons, step, helpers = (int(about[name]) for name in ("neurons", "range", "helpers"))
         size = int(about["width"]), int(about["height"])
         listed = [(int(file["bytes"]), int(file["crc32"])) for file in about["files"]]

@@ -31,6 +31,7 @@ from mapper.resume.resume import RUN, take_up
 from storage.errors import LockedError, StorageError, StorageWarning
 from storage.exchange import exchange, rename, sync_folder, sync_later, sync_tree
 from storage.files import real_path, write_error, write_file
+from storage.jsontext import parse_json
 from storage.locks import OutputLock
 
 REPORT = "report.json"
@@ -193,7 +194,7 @@ def _number(folder: Path) -> int | None:
 
 def _number_in(mark: Path) -> int | None:
     try:
-        found = json.loads(mark.read_bytes())
+        found = parse_json(mark.read_bytes())
     except (OSError, ValueError):
         return None
     number = found.get("folder") if isinstance(found, dict) else None

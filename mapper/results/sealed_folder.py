@@ -24,6 +24,7 @@ from mapper.errors import MapperError, shown
 from mapper.results.output_folder import REPORT
 from storage.errors import BadInputError
 from storage.files import read_input, write_file
+from storage.jsontext import parse_json
 
 MANIFEST, SEAL = "manifest.json", "sha256"
 MOST_JSON, MOST_FILE = 1 << 28, 1 << 31  # bytes
@@ -46,7 +47,7 @@ def read_manifest(folder: Path, schema: int) -> dict[str, Any]:
     path = folder / MANIFEST
     data = read_input(path, MOST_JSON)
     try:
-        found = json.loads(data)
+        found = parse_json(data)
     except (ValueError, RecursionError) as error:
         raise MapperError(f"{path}: not valid JSON; compile the model again") from error
     if not isinstance(found, dict) or not isinstance(found.get("files"), dict):
@@ -72,7 +73,7 @@ def read_model_report(
     """
     path = folder / REPORT
     try:
-        report = json.loads(read_input(path, MOST_JSON))
+        report = parse_json(read_input(path, MOST_JSON))
     except (ValueError, RecursionError) as error:
         raise MapperError(f"{path}: not valid JSON; compile the model again") from error
     if not isinstance(report, dict) or report.get("kind") != kind:
@@ -113,7 +114,7 @@ def as_damage(folder: Path) -> Iterator[None]:
         yield
     except (BadInputError, ChipError, HwError):
         raise
-    except (*_DAMAGE, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (*_DAMAGE, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise MapperError(
             f"{folder}: its files are inconsistent; compile the model again"
         ) from error

@@ -14,6 +14,7 @@ from mapper.settings import Settings
 from mapper.version import version
 from storage.errors import BadInputError, StorageWarning
 from storage.files import real_path, write_file
+from storage.jsontext import parse_json
 from storage.store.network import NetworkFile, is_network_name
 
 # identity of a network file, see its `identity`
@@ -117,7 +118,7 @@ def _short(value: Any) -> str:
 
 def _read(folder: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads((folder / RUN).read_bytes())
+        found = parse_json((folder / RUN).read_bytes())
     except (OSError, ValueError):
         return None
     whole = isinstance(found, dict) and isinstance(found.get("memory_bytes"), int)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -137,3 +138,24 @@ def stored_vectors(one: Map, pixels: NDArray[np.int64], columns: int) -> NDArray
     vectors = whole.reshape(height, width, blocks, columns)
     parts = [(vectors >> 8 * byte & 255).astype(np.uint8) for byte in range(one["bits"] // 8)]
     return np.concatenate(parts, axis=2).view(np.int8)
+
+
+def current_parts(parts: Sequence[Map]) -> list[Map]:
+    """Return the parts of a map without smaller copies of a part.
+
+    A core that sent a copy may overwrite it before the layer ends on all cores.
+    """
+
+    def inside(one: Map, other: Map) -> bool:
+        ranges = [(one[axis], other[axis]) for axis in ("rows", "channels")]
+        within = all(b[0] <= a[0] and a[1] <= b[1] for a, b in ranges)
+        return within and any(a != b for a, b in ranges)
+
+    return [one for one in parts if not any(inside(one, other) for other in parts)]
+
+
+def by_name(maps: list[Map]) -> dict[str, list[Map]]:
+    found: dict[str, list[Map]] = {}
+    for one in maps:
+        found.setdefault(one["name"], []).append(one)
+    return found

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,6 +52,7 @@ from mapper.results.sealed_folder import (
 )
 from mapper.version import version
 from storage.files import digest
+from storage.jsontext import parse_json
 
 SCHEMA = 1
 MODEL = "model.onnx"
@@ -61,6 +61,9 @@ TILES, MAPPING = "tiles.bin", "mapping.npz"
 HOST_PLAN, GRAPH, CONSTANTS, RANGES, GRAPHS, DRIVER, LOOPS = (
     "host_plan.json", "graph.json", "graph.npz", "ranges.json", "graphs", "driver", "loops",
 )  # fmt: skip
+
+
+MOST_SCALE = 3.4e38  # float32
 
 
 class CompiledFolder(NamedTuple):
@@ -313,11 +316,13 @@ def read_folder(folder: Path) -> CompiledFolder:
     manifest = read_manifest(folder, SCHEMA)
     with as_damage(folder):
         data = read_sealed(folder, manifest)
-        host = json.loads(data[HOST_PLAN])["steps"]
+        host = parse_json(data[HOST_PLAN])["steps"]
         if not all(isinstance(step["do"], str) for step in host):
             raise TypeError("invalid step")
+        if not all(abs(step["scale"]) <= MOST_SCALE for step in host if "scale" in step):
+            raise ValueError("invalid scale")
         with np.load(io.BytesIO(data[CONSTANTS]), allow_pickle=False) as arrays:
-            graph = graph_from_json(json.loads(data[GRAPH]), dict(arrays))
+            graph = graph_from_json(parse_json(data[GRAPH]), dict(arrays))
         images = {
             (one["x"], one["y"]): unpack_image(data[one["file"]], str(folder / one["file"]))
             for one in manifest["cores"]

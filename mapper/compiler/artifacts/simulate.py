@@ -16,6 +16,8 @@ from mapper.compiler.artifacts.columns import (
     LoggedColumns,
     Map,
     SentColumns,
+    by_name,
+    current_parts,
     sent_columns,
     stored_vectors,
 )
@@ -99,13 +101,6 @@ def streams_of(folder: CompiledFolder) -> dict[tuple[int, int], NDArray[np.int64
     return found
 
 
-def _by_name(maps: list[Map]) -> dict[str, list[Map]]:
-    found: dict[str, list[Map]] = {}
-    for one in maps:
-        found.setdefault(one["name"], []).append(one)
-    return found
-
-
 class Machine:
     """A compiled model, ready to run: the cores and the host's plan.
 
@@ -114,9 +109,13 @@ class Machine:
 
     def __init__(self, folder: CompiledFolder) -> None:
         self.folder = folder
+        with as_damage(folder.path):
+            self._read(folder)
+
+    def _read(self, folder: CompiledFolder) -> None:
         self.shape = folder.shape
-        self.maps = _by_name(folder.manifest["maps"])
-        self.results = _by_name(folder.manifest["host_maps"])
+        self.maps = by_name(folder.manifest["maps"])
+        self.results = by_name(folder.manifest["host_maps"])
         self.chip = NpuChip(
             self.shape, programs_of(folder), streams_of(folder), host_weights=folder.weights,
             logged="in_order" in folder.manifest,
@@ -236,7 +235,7 @@ class FrameCores:
         parts = machine.parts(tensor)
         source = self.frame if parts[0]["core"] is not None else SentData(machine, self.frame)
         found = np.zeros(parts[0]["whole"], np.int64)
-        for one in parts:
+        for one in current_parts(parts):
             place = (0, slice(*one["rows"]), slice(None), slice(*one["channels"]))
             from_ = LoggedColumns(self.frame, one) if "ring" in one else source
             found[place] = read_map(from_, one, machine.shape.columns)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mapper.compiler.frontend.rows import vector_size, vectors
 from mapper.compiler.ir.graph import CHANNELS_FIRST, Graph, View, four_axes
 from mapper.compiler.ir.node import Host, Node, Operator
-from mapper.compiler.ir.tensor import Tensor, constant
+from mapper.compiler.ir.tensor import MOST_ELEMENTS, Tensor, constant
 from mapper.compiler.numerics.execute import session_of
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Model, OnnxNode
@@ -20,7 +20,6 @@ from storage.formats.layers.onnxgraph import Model, OnnxNode
 Value = NDArray[Any] | View
 Evaluator = Callable[[OnnxNode, list[Any]], list[NDArray[Any]]]
 """Evaluates a node of constants."""
-MOST_ELEMENTS = 1 << 27  # elements per map
 
 
 class GraphBuilder:

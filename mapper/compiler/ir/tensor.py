@@ -27,6 +27,9 @@ class Pad(NamedTuple):
 NO_PAD = Pad()
 
 
+MOST_ELEMENTS = 1 << 27  # elements per map
+
+
 @dataclass(slots=True, eq=False)
 class Tensor:
     """A feature map, a vector, or a constant.

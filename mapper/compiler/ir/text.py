@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -12,7 +13,7 @@ from mapper.compiler.ir import node as operators
 from mapper.compiler.ir.graph import Graph, View
 from mapper.compiler.ir.node import Host, Levels, Node, Operator, Sign, Window
 from mapper.compiler.ir.requantisation import AddFactors, Multiplier, Requantisation
-from mapper.compiler.ir.tensor import Pad, Tensor
+from mapper.compiler.ir.tensor import MOST_ELEMENTS, Pad, Tensor
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -69,7 +70,7 @@ def graph_from_json(data: dict[str, Any], arrays: Arrays) -> Graph:
     tensors = [
         Tensor(
             name=str(one["name"]),
-            shape=tuple(one["shape"]),
+            shape=_read_shape(one["shape"]),
             type=one["type"],
             scale=float(one["scale"]),
             zero_point=int(one["zero_point"]),
@@ -134,6 +135,14 @@ def graph_text(graph: Graph) -> str:
         taken = ", ".join(tensor.name for tensor in node.inputs)
         lines.append(f"{node.kind:<12} {made} <- {taken}  [{', '.join(node.sources)}]")
     return "\n".join(lines) + "\n"
+
+
+def _read_shape(sizes: Any) -> tuple[int, ...]:
+    """Return the shape of a tensor; raise `ValueError` if no model has such a map."""
+    found = tuple(int(size) for size in sizes)
+    if min(found, default=1) < 1 or math.prod(found) > MOST_ELEMENTS:
+        raise ValueError(f"shape {found}")
+    return found
 
 
 def _shape(tensor: Tensor) -> str:

@@ -47,7 +47,7 @@ class CoreAccess(Protocol):
 
 def view_of(step: Step) -> View:
     """Return the view of a quantise or dequantise step."""
-    kind = next(name for name, bits in BITS.items() if bits == step["bits"])
+    kind = {bits: name for name, bits in reversed(BITS.items())}[step["bits"]]
     tensor = Tensor(
         step["tensor"], tuple(step["tensor_shape"]), cast(Any, kind), step["scale"],
         step["zero_point"],

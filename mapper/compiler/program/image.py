@@ -19,6 +19,7 @@ from hw.npu.isa.encoding import decode, decode_micro_ops, decode_program
 from hw.npu.isa.table import INSTRUCTION_BYTES, MICRO_OP_BYTES, Instruction
 from mapper.compiler.program.sections import FileType, pack_sections, unpack_sections
 from mapper.errors import MapperError
+from storage.jsontext import parse_json
 
 MAGIC = b"NPUCORE"
 HEADER_BYTES = 8
@@ -112,7 +113,7 @@ def unpack_image(data: bytes, where: str) -> Image:
     """
     parts = unpack_sections(PROGRAM, data, where)
     try:
-        info = json.loads(parts["INFO"])
+        info = parse_json(parts["INFO"])
         rows, columns = int(info["shape"]["rows"]), int(info["shape"]["columns"])
         made = Image(
             info,
@@ -126,7 +127,7 @@ def unpack_image(data: bytes, where: str) -> Image:
         if len(made.preset) != len(made.maps):
             raise ValueError
         return made
-    except (KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, KeyError, TypeError, ValueError) as error:
         raise MapperError(f"{where}: sections do not match the shape; compile again") from error
 
 

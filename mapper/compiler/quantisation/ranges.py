@@ -56,8 +56,9 @@ def measure_ranges(
             together = len(next(iter(some.values())))
             for tensor, data in run_graph(graph, some, MIXED, tensors).items():
                 if counting:
-                    if low[tensor] < high[tensor]:
-                        counts[tensor] += np.histogram(data, BINS, (low[tensor], high[tensor]))[0]
+                    ends = low[tensor], high[tensor]
+                    if ends[0] < ends[1]:  # float32 cannot divide the largest and smallest ranges
+                        counts[tensor] += np.histogram(data.astype(np.float64), BINS, ends)[0]
                 else:
                     least, most = float(data.min()), float(data.max())
                     if not np.isfinite([least, most]).all():

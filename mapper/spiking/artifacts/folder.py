@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -49,6 +48,7 @@ from mapper.spiking.schedule import schedule
 from mapper.version import version
 from storage.errors import StorageError
 from storage.files import read_input
+from storage.jsontext import parse_json
 from storage.samples.encoding import Encoding
 from storage.typed import convert
 
@@ -115,7 +115,7 @@ def is_spiking(folder: Path) -> bool:
     if any((folder / name).is_file() for name in (MODEL, INTEGERS)):
         return True
     try:
-        found = json.loads(read_input(folder / MANIFEST, MOST_JSON))
+        found = parse_json(read_input(folder / MANIFEST, MOST_JSON))
     except (StorageError, ValueError, RecursionError):  # reported by readers of other folders
         return False
     return isinstance(found, dict) and found.get("kind") == KIND

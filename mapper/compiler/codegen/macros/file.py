@@ -36,6 +36,7 @@ from mapper.compiler.program.links import links_from_json, links_to_json
 from mapper.compiler.program.presets import Preset
 from mapper.compiler.program.sections import FileType, pack_sections, split_files, unpack_sections
 from mapper.errors import MapperError
+from storage.jsontext import parse_json
 
 MAGIC = b"NPUMACR"
 MACROS = FileType(
@@ -91,8 +92,8 @@ def read_encoded(data: bytes, where: str) -> tuple[Encoded, dict[str, Any], byte
     """
     parts = unpack_sections(MACROS, data, where)
     try:
-        info = json.loads(parts["INFO"])
-        names = json.loads(parts["NAME"])
+        info = parse_json(parts["INFO"])
+        names = parse_json(parts["NAME"])
         rows, columns = int(info["shape"]["rows"]), int(info["shape"]["columns"])
         encoded = Encoded(
             parts["REC"],
@@ -100,7 +101,7 @@ def read_encoded(data: bytes, where: str) -> tuple[Encoded, dict[str, Any], byte
             np.frombuffer(parts["WM"], np.int8).reshape(-1, rows, columns),
             [str(name) for name in names],
         )
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except (ArithmeticError, KeyError, TypeError, ValueError) as error:
         raise MapperError(f"{where}: sections do not match the shape; compile again") from error
     return encoded, info, parts["FM"]
 
