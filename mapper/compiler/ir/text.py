@@ -89,7 +89,9 @@ def graph_from_json(data: dict[str, Any], arrays: Arrays) -> Graph:
         graph.nodes.append(Node(made, taken, results, tuple(one["sources"])))
     for role in ("inputs", "outputs"):
         for name, view in data[role].items():
-            found = View(tensors[view["tensor"]], tuple(view["order"]), tuple(view["shape"]))
+            found = View(tensors[view["tensor"]], tuple(view["order"]), _read_shape(view["shape"]))
+            if math.prod(found.shape) != math.prod(found.tensor.shape):
+                raise ValueError(f"shape {found.shape} of {name}")
             getattr(graph, role)[name] = found
     return graph
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, BinaryIO
 from isal import igzip_lib
 
 from storage import npz
-from storage.budget import require_room
+from storage.budget import require_room, require_stored
 from storage.errors import BadInputError
 
 NPY_MAGIC = b"\x93NUMPY"
@@ -37,6 +38,7 @@ def open_archive(file: BinaryIO, memory: int, wanted: Callable[[str], bool] = bo
         raise ValueError("it does not start like a zip archive")
     file.seek(0)
     for name, size in npz.array_sizes(file, wanted):
+        require_stored(f"{file.name}: array {name}", size, os.fstat(file.fileno()).st_size)
         require_room(f"{file.name}: array {name}", size, memory)
     file.seek(0)
     with zipfile.ZipFile(file) as archive:

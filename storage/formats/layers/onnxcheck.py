@@ -54,7 +54,9 @@ def _other(required: str, results: int = 1, repeated: int = 0) -> Arity:
 
 
 OTHERS = {
-    "BipolarQuant": _other("11"), "ImageScaler": _other("1"), "QGemm": _other("110110000"),
+    "BipolarQuant": _other("11"), "ITAMax": _other("1"), "IntegerMean": _other("1"),
+    "iGELU": _other("1"), "iLayerNorm": _other("111"), "ImageScaler": _other("1"),
+    "QGemm": _other("110110000"),
     "QLinearAdd": _other("11011010"), "QLinearAveragePool": _other("11010"),
     "QLinearConcat": _other("10110", repeated=3), "QLinearGlobalAveragePool": _other("11010"),
     "QLinearLeakyRelu": _other("11010"), "QLinearMul": _other("11011010"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import mapper.cli.options
+from scripts.fuzz_compile import sealed
 
 pytestmark = pytest.mark.jit
 COMMANDS = (
@@ -105,3 +107,43 @@ def test_manifest_is_not_json(out: Path, fails: Callable[..., str]) -> None:
         (out / "manifest.json").write_bytes(data)
         for command in COMMANDS:
             assert "manifest.json" in fails(*command)
+
+
+NUMBERS = [
+    ("graph.json", '"scale": ', "1e999"),
+    ("graph.json", '"scale": ', "NaN"),
+    ("host_plan.json", '"bits": ', "1" + "0" * 90),
+    ("host_plan.json", '"bits": ', "7"),
+    ("host_plan.json", '"scale": ', "1e308"),
+    ("host_plan.json", '"scale": ', "null"),
+    ("host_plan.json", '"scale": ', "-Infinity"),
+]
+SIZES = ("-7", "0", "1e999", "1" + "0" * 90, str(1 << 40))
+
+
+def sealed_number(out: Path, name: str, field: str, number: str) -> None:
+    """Replace the first number of a field in a file, and seal the folder again."""
+    text = (out / name).read_text()
+    changed = re.sub(re.escape(field) + r"\[?[-\d.e]+", f"{field}{number}", text, count=1)
+    assert changed != text
+    (out / name).write_text(changed)
+    sealed(out)
+
+
+@pytest.mark.parametrize(("name", "field", "number"), NUMBERS)
+def test_numbers_that_no_model_has(
+    out: Path, fails: Callable[..., str], name: str, field: str, number: str
+) -> None:
+    sealed_number(out, name, field, number)
+    assert "out" in fails(*COMMANDS[1])
+
+
+@pytest.mark.parametrize("number", SIZES)
+def test_sizes_that_no_map_has(out: Path, fails: Callable[..., str], number: str) -> None:
+    text = (out / "graph.json").read_text()
+    changed = re.sub(r'"shape": \[\s*1,\s*\d+', f'"shape": [1, {number}', text, count=1)
+    assert changed != text
+    (out / "graph.json").write_text(changed)
+    sealed(out)
+    for command in COMMANDS:
+        assert "out: its files are inconsistent" in fails(*command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +12,11 @@ import numpy as np
 import pytest
 
 from mapper.compiler.model import open_model
-from mapper.errors import MapperError
+from mapper.errors import DoesNotFitError, MapperError
 from storage.formats.layers.onnxgraph import MOST_MADE
 from storage.formats.layers.onnxruns import _reason
 from tests.compiler.bad_input.good import good
+from tests.mapper.cli.hostile_onnx import ONNX
 from tests.storage.formats.onnx_models import helper, model, node
 
 Damage = Callable[[Any], object]
@@ -235,3 +237,29 @@ def test_bias_of_wrong_shape(bias: tuple[int, ...], tmp_path: Path) -> None:
 )
 def test_reasons_of_onnxruntime(text: str, says: str) -> None:
     assert _reason(text, "Pad") == says
+
+
+@pytest.mark.parametrize("name", ["Scan", "a Loop in a branch"])
+def test_loops_are_refused_at_any_depth(name: str, tmp_path: Path) -> None:
+    ONNX[name](tmp_path / "m.onnx")
+    with pytest.raises(MapperError, match="only feed-forward networks are supported"):
+        open_model(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ConstantOfShape without elements", "Range of another domain", "NonZero", "a branch",
+     "many constants", "an input with a batch", "a small input with a batch"],
+)  # fmt: skip
+def test_declared_sizes_exceed_the_budget(name: str, tmp_path: Path) -> None:
+    ONNX[name](tmp_path / "m.onnx")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(DoesNotFitError, match=r"but --memory leaves|than --memory leaves"):
+        open_model(tmp_path / "m.onnx", memory=256 << 20)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150 << 10  # KiB
+
+
+def test_a_model_larger_than_its_budget(tmp_path: Path) -> None:
+    good().save(tmp_path)
+    with pytest.raises(DoesNotFitError, match=r"good\.onnx: the model needs"):
+        open_model(tmp_path / "good.onnx", memory=100)

@@ -179,3 +179,13 @@ def test_a20_selected_ends_determine_the_scales(tmp_path: Path) -> None:
     made = converter.convert(chosen)
     assert chosen[build.input] != Ends(*ranges[build.input][:2])
     assert made.inputs["x"].tensor.scale == scaling(*chosen[build.input], 8, "asym").scale
+
+
+@pytest.mark.parametrize("largest", [3e38, 2e-45])
+def test_ranges_that_float32_cannot_divide(largest: float) -> None:
+    build = Builder(5, 5, 2)
+    samples = np.zeros((2, 5, 5, 2), np.float32)
+    samples[0, 0, 0] = largest, -largest
+    found = measure_ranges(build.graph, {build.input: samples}, [build.input])[build.input]
+    assert found.counts.sum() == samples.size
+    assert found.counts[0] == found.counts[-1] == 1

@@ -182,3 +182,14 @@ def test_colours_of_a_terminal(no_color: str, network: Path) -> None:
     text = shown.decode()
     assert "cores used" in text
     assert bool(COLOUR.search(text)) == (not no_color)
+
+
+def test_commands_that_read_files_have_a_memory_budget() -> None:
+    """Check that all of them use the same option; --memory of `sweep` is shared by its runs."""
+    reads_nothing = {"completion", "docs", "warm", "generate"}
+    helps = set()
+    for name, parser in subparsers(build_whole_parser()).items():
+        found = [one for one in parser._actions if "--memory" in one.option_strings]
+        assert len(found) == (name not in reads_nothing), name
+        helps |= {(one.metavar, one.help) for one in found}
+    assert helps == {("SIZE", "memory budget, e.g. 8GiB (default: 3/4 of free)")}

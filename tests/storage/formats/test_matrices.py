@@ -20,6 +20,7 @@ from storage.formats import import_network
 from storage.formats.columnar import npystream, scipynpz
 from storage.formats.columns import ColumnNames
 from storage.formats.text import reader as text_module
+from storage.formats.text.matrixmarket import Header, _array_ends
 from storage.formats.text.qaplib import grid_of, manhattan
 from storage.formats.text.qaplib import read as read_instance
 from storage.store.network import NetworkFile
@@ -358,3 +359,18 @@ def test_all_instances(data_dir: Path) -> None:
     grids = {"nug30": (5, 6), "sko49": (7, 7), "wil50": (5, 10), "tho40": (5, 8)}
     for name, grid in grids.items():
         assert read_instance(data_dir / "placement" / f"{name}.dat")[:2] == grid
+
+
+def test_symmetric_arrays_in_pieces() -> None:
+    """Rows and columns of any piece of a triangle, also of one that is larger than memory."""
+    header = Header(True, False, True, 7, 28)
+    wanted = [(row, column) for column in range(7) for row in range(column, 7)]
+    for first in range(28):
+        for last in range(first + 1, 29):
+            rows, columns = _array_ends(header, first, last)
+            assert list(zip(rows.tolist(), columns.tolist(), strict=True)) == wanted[first:last]
+    neurons = 2**31 - 1
+    huge = Header(True, False, True, neurons, neurons * (neurons + 1) // 2)
+    rows, columns = _array_ends(huge, neurons - 1, neurons + 2)
+    assert rows.tolist() == [neurons - 1, 1, 2]
+    assert columns.tolist() == [0, 1, 1]
