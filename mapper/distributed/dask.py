@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from distributed import Actor, CancelledError, KilledWorker
 
-from mapper.distributed.connection import DaskConnection, quietly
+from mapper.distributed.connection import LOOKS_EVERY, DaskConnection, quietly
 from mapper.distributed.engine import LostError, new_account, result_of, result_within
 from mapper.distributed.owner import Owner, about
 from mapper.distributed.remote import RemoteShardExecutor
@@ -157,11 +157,13 @@ class DaskWorkers(DaskConnection):
             self._check()
             try:
                 return result_within(future, 1.0)
-            except TimeoutError as error:
+            except OSError as error:  # a timeout, or a connection that was lost with its process
                 if future.status == "error":
                     raise
                 if self.workers():  # raises if the scheduler is lost
                     until = time.monotonic() + self.patience
+                    if not isinstance(error, TimeoutError):
+                        time.sleep(LOOKS_EVERY)
                 elif time.monotonic() > until:
                     raise MapperError(
                         "--workers: all workers were lost; add workers and start again"
