@@ -143,9 +143,11 @@ class NetworkMapping:
         )
 
     def _repr_html_(self) -> str:
+        from storage.printable import plain
+
         rows = "".join(
-            f'<tr><th style="text-align:left">{html.escape(name)}</th>'
-            f'<td style="text-align:right">{html.escape(value)}</td></tr>'
+            f'<tr><th style="text-align:left">{html.escape(plain(name))}</th>'
+            f'<td style="text-align:right">{html.escape(plain(value))}</td></tr>'
             for name, value in self._facts()
         )
         return f"<table><tbody>{rows}</tbody></table>"

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from storage.printable import plain
+
 
 def one_line(text: str) -> str:
     """Return a text without line breaks and unprintable characters."""
     return plain(" ".join(text.splitlines()))
-
-
-def plain(text: str) -> str:
-    """Escape unprintable characters, so that names from a file cannot harm a terminal."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 class StorageError(Exception):

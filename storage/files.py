@@ -18,6 +18,7 @@ from storage.errors import BadInputError, WriteError
 from storage.errors import write_error as write_error
 from storage.exchange import rename, sync_folder, sync_later, sync_tree
 from storage.locks import OutputLock
+from storage.printable import plain_lines
 
 PARTIAL_FOLDER = ".partial-files"  # suffix of a folder's name until it is complete
 
@@ -249,6 +250,11 @@ def write_file(path: Path, data: bytes) -> None:
     with PartialFile(path) as file:
         file.write(data)
         file.commit()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole small text for people atomically, with unprintable characters as escapes."""
+    write_file(path, plain_lines(text).encode())
 
 
 @contextlib.contextmanager

@@ -54,8 +54,19 @@ def parse_toml(raw: bytes) -> dict[str, Any]:
 
 
 def toml_string(value: str) -> str:
-    """Return a text in quotes: TOML has JSON's escapes and one more, for DEL."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    """Return a text in quotes, with unprintable characters as escapes, which TOML shares with JSON.
+
+    JSON writes characters above U+FFFF as two escapes, which TOML does not allow.
+    """
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable():
+        return character
+    code = ord(character)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 def _check(values: list[Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +70,7 @@ def _show(options: argparse.Namespace) -> int:
         shown = {"chip": fields, **about, "units": units, "sources": sources}
         terminal.emit(options, shown | npu, [])
     else:
-        sys.stdout.write(chip_toml(chip))
+        terminal.write(chip_toml(chip))
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from mapper.cli import options as common
@@ -45,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
         if options.json:
             terminal.emit(options, {"text": text}, [])
         else:
-            sys.stdout.write(text)
+            terminal.write(text)
         return 0
     image = unpack_image(read_input(options.path, MOST_FILE), where)
     try:
@@ -63,5 +62,5 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         terminal.emit(options, {"info": image.info, "text": text}, [])
     else:
-        sys.stdout.write(text)
+        terminal.write(text)
     return 0

@@ -18,6 +18,7 @@ from mapper.concurrency.interrupts import leave
 from mapper.errors import BAD_INPUT, CLOSED_PIPE, INTERRUPTED, known_error
 from mapper.kernels.installation import bound_products, prepare
 from mapper.version import version
+from storage.printable import plain
 
 COMMANDS = {
     "run": "map a network onto a chip",
@@ -148,7 +149,7 @@ def _main(argv: Sequence[str] | None) -> int:
         bound_products()
         prepare()
     except (ImportError, OSError) as error:
-        print(f"mapper: {error}", file=sys.stderr)  # noqa: T201
+        print(plain(f"mapper: {error}"), file=sys.stderr)  # noqa: T201
         return BAD_INPUT
     arguments = list(sys.argv[1:] if argv is None else argv)
     command = next((word for word in arguments if not word.startswith("-")), None)
@@ -178,7 +179,7 @@ def _notes(options: argparse.Namespace) -> Iterator[None]:
             if not issubclass(category, StorageWarning):
                 others(message, category, *where, **more)
             elif not options.quiet:
-                print(f"note: {message}", file=sys.stderr)  # noqa: T201
+                print(plain(f"note: {message}"), file=sys.stderr)  # noqa: T201
 
         warnings.showwarning = show
         yield
@@ -204,7 +205,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _fail(options: Any, message: str, code: int) -> int:
     line = " ".join(message.split())
-    print(f"mapper {options.command}: {line}", file=sys.stderr)  # noqa: T201
+    print(plain(f"mapper {options.command}: {line}"), file=sys.stderr)  # noqa: T201
     return code
 
 

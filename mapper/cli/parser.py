@@ -7,7 +7,9 @@ import re
 import sys
 from collections.abc import Collection, Sequence
 from shutil import get_terminal_size
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
+
+from storage.printable import plain_lines
 
 HELP_ALL = "--help-all"
 ALWAYS = ("help", "json", "details", "quiet", "verbose")
@@ -95,6 +97,9 @@ class Parser(argparse.ArgumentParser):
             for group in self._action_groups
         ]
         return self._formatted(groups, self.topic.epilog or self.epilog or "")
+
+    def error(self, message: str) -> NoReturn:
+        super().error(plain_lines(message))
 
     def _applicable(self) -> list[argparse.Action]:
         """Return the options that apply to the given input."""

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from storage.printable import plain, plain_lines
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -18,32 +20,33 @@ if TYPE_CHECKING:
 
 
 def stderr_console(options: argparse.Namespace) -> Console:
-    from rich.console import Console
+    from mapper.monitoring.console import SafeConsole
 
-    return Console(stderr=True, quiet=options.quiet, highlight=False)
+    return SafeConsole(stderr=True, quiet=options.quiet, highlight=False)
 
 
 def stdout_console() -> Console:
     """Return a console for results; it raises `BrokenPipeError` if stdout was closed."""
-    from rich.console import Console
+    from mapper.monitoring.console import ResultConsole
 
-    class Results(Console):
-        def on_broken_pipe(self) -> None:
-            raise BrokenPipeError
-
-    return Results(highlight=False)
+    return ResultConsole(highlight=False)
 
 
 def say(options: argparse.Namespace, line: str) -> None:
     """Print a note on stderr, without line breaks, unless --quiet."""
-    stderr_console(options).print(line, soft_wrap=True, markup=False)
+    stderr_console(options).print(plain(line), soft_wrap=True, markup=False)
 
 
 def complain(line: str) -> None:
     """Print the reason of a non-zero exit code on stderr, also with --quiet."""
-    from rich.console import Console
+    from mapper.monitoring.console import SafeConsole
 
-    Console(stderr=True, highlight=False).print(line, soft_wrap=True, markup=False)
+    SafeConsole(stderr=True, highlight=False).print(line, soft_wrap=True, markup=False)
+
+
+def write(text: str) -> None:
+    """Write a listing on stdout."""
+    sys.stdout.write(plain_lines(text))
 
 
 def emit(

@@ -35,7 +35,7 @@ from mapper.compiler.partition.patterns import functions_text, lowered, quantise
 from mapper.compiler.quantisation.ranges import write_ranges
 from mapper.compiler.stages import Clock, stage
 from mapper.results.sealed_folder import json_bytes
-from storage.files import write_file
+from storage.files import write_file, write_text
 from storage.formats.layers.onnxgraph import whole_model
 
 
@@ -113,7 +113,7 @@ def write_loops(folder: Path, compiled: Compiled) -> None:
     for one in compiled.codes:
         text = listing_text(one.steps, one.tables, [macro.label for macro in one.macros])
         name = Path(program_file(one.place)).with_suffix(".txt")
-        write_file(folder / LOOPS / name, text.encode())
+        write_text(folder / LOOPS / name, text)
 
 
 def write_graphs(folder: Path, graphs: dict[str, Graph], partition: Partition) -> None:
@@ -128,7 +128,7 @@ def write_graphs(folder: Path, graphs: dict[str, Graph], partition: Partition) -
         "packing": packing_text(packing_lists(parts_of(partition))),
     }
     for name, text in texts.items():
-        write_file(folder / GRAPHS / f"{name}.txt", text.encode())
+        write_text(folder / GRAPHS / f"{name}.txt", text)
     for name, graph in graphs.items():
-        write_file(folder / GRAPHS / f"{name}.txt", graph_text(graph).encode())
+        write_text(folder / GRAPHS / f"{name}.txt", graph_text(graph))
         write_file(folder / GRAPHS / f"{name}.json", json_bytes(graph_to_json(graph)[0]))

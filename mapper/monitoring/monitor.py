@@ -20,6 +20,7 @@ from mapper.monitoring.callbacks import OnProgress
 from mapper.monitoring.resources import PeakSampler, bytes_moved, peak_rss_bytes
 from mapper.planning.sampling import Sample
 from storage.closing import Closing
+from storage.printable import plain
 
 if TYPE_CHECKING:
     from chipsim.traffic.arrays import Traffic
@@ -230,6 +231,7 @@ class Monitor(Closing):
     def write(self, line: str) -> None:
         """Write a line to the log, and to the terminal if verbose."""
         self._said = time.perf_counter()
+        line = plain(line)
         if self._log is not None:
             self._log.write(f"{time.perf_counter() - self._start:9.2f} {line}\n")
         if self.console is not None and self.verbose:

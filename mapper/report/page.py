@@ -13,7 +13,7 @@ import json
 import re
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from chipsim.chip.machine import PARTS
 from chipsim.traffic.links import DIRECTIONS
@@ -27,6 +27,7 @@ from mapper.report.simulated import NOTE, TICKS_NOTE, simulated_ticks, simulatio
 from mapper.report.view import LAYERS, LINKS, View, by_series, page_data, scales
 from mapper.results.activity import traffic_in, traffic_line
 from mapper.version import version
+from storage.printable import plain_lines
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -45,38 +46,55 @@ def render(views: list[View]) -> bytes:
         title = f"{first.network} on {first.chip.name}"
     else:
         title = f"{first.label} and {views[1].label}"
-    return (
-        templates()
-        .get_template("page.html.j2")
-        .render(
-            title=title,
-            style=colour_style() + style,
-            script=script,
-            digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-            version=version(),
-            data=page_data(views) | _names() | {"sent": views[0].sent},
-            mappings=_mappings(views),
-            cards=figures.key_figures(views),
-            metrics=figures.all_metrics(views),
-            limits=figures.limits(views),
-            commands=figures.commands(views),
-            settings=figures.settings(views),
-            boards=_boards(views),
-            ramps=ramps(scales(views), views[0].sent),
-            switches=switches(views, views[0].sent),
-            tiles_note=_tiles(views),
-            ends_note=_ends_note(views),
-            distances=distance_chart(views),
-            loads=link_charts(views),
-            simulations=simulations(views),
-            simulation_note=NOTE,
-            ticks=simulated_ticks(views),
-            ticks_note=TICKS_NOTE,
-            runs=stages.runs(views),
-            both_resources=stages.resources(views) if len(views) > 1 else None,
-        )
-        .encode()
+    return page_bytes(
+        "page.html.j2",
+        title=title,
+        style=colour_style() + style,
+        script=script,
+        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        version=version(),
+        data=page_data(views) | _names() | {"sent": views[0].sent},
+        mappings=_mappings(views),
+        cards=figures.key_figures(views),
+        metrics=figures.all_metrics(views),
+        limits=figures.limits(views),
+        commands=figures.commands(views),
+        settings=figures.settings(views),
+        boards=_boards(views),
+        ramps=ramps(scales(views), views[0].sent),
+        switches=switches(views, views[0].sent),
+        tiles_note=_tiles(views),
+        ends_note=_ends_note(views),
+        distances=distance_chart(views),
+        loads=link_charts(views),
+        simulations=simulations(views),
+        simulation_note=NOTE,
+        ticks=simulated_ticks(views),
+        ticks_note=TICKS_NOTE,
+        runs=stages.runs(views),
+        both_resources=stages.resources(views) if len(views) > 1 else None,
     )
+
+
+def page_bytes(template: str, **values: Any) -> bytes:
+    """Return a page as UTF-8, without characters that people cannot see or that reorder a line."""
+    return plain_lines(templates().get_template(template).render(**values)).encode()
+
+
+def _data_text(value: Any, **options: Any) -> str:
+    """Return JSON whose strings are printable also after a script has parsed them."""
+    text = json.dumps(value, **options)
+    if "\\u" not in text and "\x7f" not in text:
+        return text
+    return json.dumps(_printable(value), **options)
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return plain_lines(value)
+    if isinstance(value, dict):
+        return {plain_lines(name): _printable(each) for name, each in value.items()}
+    return [_printable(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 @cache
@@ -98,6 +116,7 @@ def templates() -> Environment:
         extensions=[Joined],
     )
     made.filters |= {"number": number, "exact": json.dumps}
+    made.policies["json.dumps_function"] = _data_text
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     return made
 

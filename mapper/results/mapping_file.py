@@ -23,11 +23,12 @@ from mapper.results.mapping_ranges import (
     read_index,
     save_ranges,
 )
-from storage.errors import BadInputError, plain
+from storage.errors import BadInputError
 from storage.files import open_input, write_file
 from storage.formats.text.reader import TextReader
 from storage.formats.text.table import table_rows
 from storage.npz import open_arrays
+from storage.printable import plain
 
 MAPPING = "mapping.npz"
 MANY = 1 << 16  # core ids that are read even if the network has fewer neurons

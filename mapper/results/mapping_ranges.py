@@ -22,9 +22,10 @@ from msgspec import Meta, Struct, to_builtins
 from numpy.typing import NDArray
 
 from mapper.errors import MapperError
-from storage.errors import BadInputError, plain
+from storage.errors import BadInputError
 from storage.files import PartialFile, open_input, read_input, require_file, write_file, writing
 from storage.jsontext import parse_json
+from storage.printable import plain
 from storage.typed import Whole, convert
 
 RANGED = "mapping.json"

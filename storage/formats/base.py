@@ -12,8 +12,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from storage.errors import BadInputError, plain
+from storage.errors import BadInputError
 from storage.files import open_input
+from storage.printable import plain
 
 if TYPE_CHECKING:
     from storage.formats.losses import Loss

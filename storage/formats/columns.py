@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from storage.errors import BadInputError, plain
+from storage.errors import BadInputError
+from storage.printable import plain
 
 SOURCES = (
     "source", "src", "from", "pre", "source_id", "pre_id", "presynaptic", "pre_root_id",

@@ -10,7 +10,7 @@ from mapper.report.compiled.chiprun import chip_run
 from mapper.report.compiled.judged import judged
 from mapper.report.compiled.pictures import memory_map, timelines
 from mapper.report.compiled.rings import rings
-from mapper.report.page import asset, colour_style, templates
+from mapper.report.page import asset, colour_style, page_bytes
 from mapper.results.tables import size
 from mapper.version import version
 
@@ -20,38 +20,34 @@ SHOWN = 36
 
 def render_compiled(report: dict[str, Any]) -> bytes:
     """Return the page as UTF-8."""
-    return (
-        templates()
-        .get_template("compiled.html.j2")
-        .render(
-            title=f"{report['model']} on {report['chip']['name']}",
-            style=colour_style() + asset("page.css"),
-            version=version(),
-            cards=_cards(report),
-            memories=_memories(report),
-            units=_units(report),
-            losses=_losses(report),
-            attempts=_attempts(report),
-            judged=judged(report),
-            missed=report.get("limits_missed"),
-            layers=_layers(report),
-            work=_work(report),
-            timelines=timelines(report),
-            packing=_packing(report),
-            simulated=_simulated(report),
-            chip=chip_run(report),
-            run=_frames(report),
-            made=_made(report),
-            command=shlex.join(report["command"]),
-            host=_host(report),
-            picture=memory_map(report),
-            rings=rings(report),
-            stages=_stages(report),
-            settings=_settings(report),
-            log=report["log"],
-            runs=report.get("simulation"),
-        )
-        .encode()
+    return page_bytes(
+        "compiled.html.j2",
+        title=f"{report['model']} on {report['chip']['name']}",
+        style=colour_style() + asset("page.css"),
+        version=version(),
+        cards=_cards(report),
+        memories=_memories(report),
+        units=_units(report),
+        losses=_losses(report),
+        attempts=_attempts(report),
+        judged=judged(report),
+        missed=report.get("limits_missed"),
+        layers=_layers(report),
+        work=_work(report),
+        timelines=timelines(report),
+        packing=_packing(report),
+        simulated=_simulated(report),
+        chip=chip_run(report),
+        run=_frames(report),
+        made=_made(report),
+        command=shlex.join(report["command"]),
+        host=_host(report),
+        picture=memory_map(report),
+        rings=rings(report),
+        stages=_stages(report),
+        settings=_settings(report),
+        log=report["log"],
+        runs=report.get("simulation"),
     )
 
 

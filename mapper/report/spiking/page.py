@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 from mapper.report.cells import Cell, Head, Table, table
-from mapper.report.page import asset, colour_style, templates
+from mapper.report.page import asset, colour_style, page_bytes
 from mapper.report.spiking.rasters import rasters
 from mapper.version import version
 
@@ -17,28 +17,24 @@ MEMORIES = ("neurons", "axons", "routes", "synapses", "profiles")
 
 def render_spiking(report: dict[str, Any]) -> bytes:
     """Return the page as UTF-8."""
-    return (
-        templates()
-        .get_template("spiking.html.j2")
-        .render(
-            title=f"{report['model']} on {report['chip']['name']}",
-            style=colour_style() + asset("page.css"),
-            version=version(),
-            cards=_cards(report),
-            missed=report["limits_missed"],
-            populations=_populations(report),
-            trials=_trials(report),
-            outputs=_outputs(report),
-            rasters=rasters(report),
-            lists=_lists(report),
-            cores=_cores(report["cores"][:MOST_CORES], report),
-            more_cores=_more_cores(report),
-            cycles=_cycles(report),
-            notes=report["notes"],
-            core=_core(report),
-            command=shlex.join(report["command"]),
-        )
-        .encode()
+    return page_bytes(
+        "spiking.html.j2",
+        title=f"{report['model']} on {report['chip']['name']}",
+        style=colour_style() + asset("page.css"),
+        version=version(),
+        cards=_cards(report),
+        missed=report["limits_missed"],
+        populations=_populations(report),
+        trials=_trials(report),
+        outputs=_outputs(report),
+        rasters=rasters(report),
+        lists=_lists(report),
+        cores=_cores(report["cores"][:MOST_CORES], report),
+        more_cores=_more_cores(report),
+        cycles=_cycles(report),
+        notes=report["notes"],
+        core=_core(report),
+        command=shlex.join(report["command"]),
     )
 
 

@@ -18,7 +18,7 @@ from hw.npu.isa.table import FORMS, HEAD, MICRO_OP, OPS, RECORD, ROUNDINGS, UNIT
 from mapper.compiler.program.image import Image
 from mapper.compiler.tiling.units import vectors_of
 from mapper.errors import MapperError
-from storage.files import write_file
+from storage.files import write_file, write_text
 
 SOURCES = ("driver.c", "driver.h", "main.c")
 KINDS = ("QUANTISE", "WINDOWS", "WRITE", "RUN", "READ")
@@ -58,8 +58,8 @@ def write_driver(folder: Path, sources: Sources) -> None:
             "requires cores with as many rows as columns"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    write_file(folder / "isa.h", layout_header().encode())
-    write_file(folder / "program.h", program_header(sources).encode())
+    write_text(folder / "isa.h", layout_header())
+    write_text(folder / "program.h", program_header(sources))
     for name in SOURCES:
         write_file(folder / name, (files(__package__) / name).read_bytes())
 
