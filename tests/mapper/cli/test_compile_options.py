@@ -92,7 +92,7 @@ SPIKING = {
 }  # fmt: skip
 """Options of spiking models, tested in `test_spiking_commands`."""
 ELSEWHERE = {
-    "--output", "--force", "--chip", "--input-shape", "--layout", "--verify",
+    "--output", "--force", "--memory", "--chip", "--input-shape", "--layout", "--verify",
     "--explain", "--explain-only", "--compare", "--ablate", "--keep-graphs", "--keep-going",
     "--emit", "--pack", "--pack-chunk", "--effort", "--time-limit",
 }  # fmt: skip
