@@ -18,7 +18,9 @@ T = TypeVar("T")
 
 Whole = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Amount = Annotated[float, Meta(ge=0, lt=1e308)]
-Plain = str | bool | Annotated[float, Meta(gt=-1e308, lt=1e308)] | None
+_Real = Annotated[float, Meta(gt=-1e308, lt=1e308)]
+_Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]  # without it, 1 would become 1.0
+Plain = str | bool | _Integer | _Real | None
 """A value other than a list or an object."""
 
 _WORDS = {
@@ -95,7 +97,10 @@ def _expected(text: str) -> str:
     found = _EXPECTED.match(text)
     if not found:
         return "out of range"
-    kinds = ", ".join(_WORDS.get(kind, kind) for kind in found[1].split(" | "))
+    names = found[1].split(" | ")
+    if "float" in names and "int" in names:
+        names.remove("int")
+    kinds = ", ".join(_WORDS.get(name, name) for name in names)
     what = " or ".join(kinds.rsplit(", ", 1))
     if found[2]:
         return f"not {what} {_RELATIONS[found[2]]} {found[3]}"

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import UNSET, Meta, UnsetType
 
-from storage.typed import Amount, Open, Whole, convert
+from storage.typed import Amount, Open, Plain, Whole, convert
 
 
 class Inner(Open):
@@ -54,3 +54,15 @@ def test_faults_name_the_place(value: object, said: str) -> None:
 def test_values_of_the_type() -> None:
     found = convert({"one": [{"x": 1, "more": 2.5, "name": "a"}], "cost": 10**30}, Outer)
     assert found == Outer([Inner(1, "a")], 1e30)
+
+
+def test_plain_values_keep_their_type() -> None:
+    """A whole number that is written again does not become 1.0."""
+    values: list[Any] = [1, -(2**63), 1.5, True, "a", None]
+    found = convert(values, list[Plain])
+    assert [(type(one), one) for one in found] == [(type(one), one) for one in values]
+    with pytest.raises(ValueError, match=r"\[0\] is \[\], not true or false, a number, a text or"):
+        convert([[]], list[Plain])
+    for huge in (2**63, 10**400):
+        with pytest.raises(ValueError, match=r"whole number up to|out of range"):
+            convert([huge], list[Plain])
