@@ -121,9 +121,16 @@ def known_error(error: Exception) -> tuple[str, int] | None:
         package = str(error.name).partition(".")[0]
         if package not in OWN:  # packages of extras raise MissingExtraError
             return f"the package {package} is missing; install mapper again with pip", BAD_INPUT
-    if isinstance(error, MemoryError):
+    if _is_out_of_memory(error):
         return "out of memory; lower --memory or use a larger machine", BAD_INPUT
     return None
+
+
+def _is_out_of_memory(error: BaseException | None) -> bool:
+    """Return whether memory ran out; zipfile raises `ValueError` while it handles the error."""
+    while error is not None and not isinstance(error, MemoryError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def shown(value: Any) -> str:

@@ -1,0 +1,24 @@
+"""Errors that the command line reports in one line."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+
+import pytest
+
+from mapper.errors import known_error
+
+
+def test_errors_while_memory_runs_out_name_memory() -> None:
+    """An archive that is closed in the middle of a member raises its own error."""
+    with pytest.raises(ValueError) as caught, zipfile.ZipFile(io.BytesIO(), "w") as archive:
+        member = archive.open("a", "w")
+        member.write(b"a")
+        raise MemoryError
+    said, code = known_error(caught.value) or ("", 0)
+    assert (said.partition(";")[0], code) == ("out of memory", 1)
+
+
+def test_other_errors_are_unknown() -> None:
+    assert known_error(ValueError("a")) is None
