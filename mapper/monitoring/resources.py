@@ -6,7 +6,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -143,7 +143,8 @@ class PeakSampler(Closing):
             self._sample()
 
     def _sample(self) -> None:
-        self._peak = max(self._peak, anonymous_bytes())
+        with suppress(OSError):  # no free file descriptor: skip the sample
+            self._peak = max(self._peak, anonymous_bytes())
 
     def take(self) -> int:
         self._sample()

@@ -74,3 +74,15 @@ def test_compilation_is_not_run_time() -> None:
     with monitor.untimed():
         time.sleep(0.2)
     assert 0 <= monitor.resources()["seconds"] < 0.2
+
+
+def test_without_free_descriptors_samples_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    with resources.PeakSampler() as sampler:
+        peak = sampler.take()
+
+        def full() -> int:
+            raise OSError(24, "Too many open files")
+
+        monkeypatch.setattr(resources, "anonymous_bytes", full)
+        sampler.take()
+        assert sampler.overall >= peak > 0
