@@ -39,12 +39,18 @@ class StorageWarning(UserWarning):
     """An unexpected event that does not affect the result."""
 
 
+def reason_of(error: BaseException) -> str:
+    """Return the text of an error; of a system error without its number."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
 def write_error(path: Path, error: OSError) -> WriteError:
     """Return a system error on `path` as a one-line `WriteError`; such an error as it is."""
     if isinstance(error, WriteError):
         return error
-    reason = error.strerror or str(error)
-    return WriteError(f"{path}: cannot write: {reason}; nothing was kept, choose another place")
+    return WriteError(
+        f"{path}: cannot write: {reason_of(error)}; nothing was kept, choose another place"
+    )
 
 
 class MemoryShortError(StorageError):

@@ -21,7 +21,7 @@ from mapper.evaluation.verify_ticks import ticks
 from mapper.evaluation.verify_walk import Walk, walk_blocks
 from mapper.executors.worker_interface import Ranges, all_at_once
 from mapper.limits.constraints import ConstraintFile, broken, constraints_in
-from storage.errors import BadInputError
+from storage.errors import BadInputError, reason_of
 from storage.files import read_input, require_file
 from storage.jsontext import parse_json, shown
 
@@ -334,7 +334,7 @@ def read_cores(folder: Path, chip: dict[str, Any], most: int) -> tuple[Int64, Pa
         with np.load(path, allow_pickle=False) as file:
             core, size = file["core"], (int(file["width"]), int(file["height"]))
     except Exception as error:  # numpy raises many kinds for a damaged archive
-        raise CheckFailedError(f"{path}: cannot be read: {error}") from error
+        raise CheckFailedError(f"{path}: cannot be read: {reason_of(error)}") from error
     _require_chip(path, size, chip)
     if core.ndim != 1 or core.dtype.kind not in "iu":
         raise CheckFailedError(
@@ -357,7 +357,7 @@ def _read_ranges(path: Path, chip: dict[str, Any], most: int) -> tuple[Int64, Pa
         if step < 1 or len(listed) != -(-neurons // step):
             raise ValueError(f"it lists {len(listed)} files for {neurons} neurons")
     except Exception as error:  # also if it is not an object
-        raise CheckFailedError(f"{path}: cannot be read: {error}") from error
+        raise CheckFailedError(f"{path}: cannot be read: {reason_of(error)}") from error
     _require_chip(path, size, chip)
     folder = path.parent / "core"
     parts = [
@@ -378,7 +378,7 @@ def _read_range(path: Path, neurons: int, size: int, crc32: int) -> Int64:
     except BadInputError as error:
         raise CheckFailedError(str(error).replace("cannot read", "cannot be read")) from error
     except Exception as error:  # numpy raises many kinds for a damaged file
-        raise CheckFailedError(f"{path}: cannot be read: {error}") from error
+        raise CheckFailedError(f"{path}: cannot be read: {reason_of(error)}") from error
     if ids.dtype != np.dtype("<i4") or ids.shape != (neurons,):
         raise CheckFailedError(
             f"{path}: holds {ids.dtype} of shape {ids.shape}, not {neurons} core ids of 4 bytes"

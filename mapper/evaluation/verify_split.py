@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mapper.errors import CheckFailedError
 from mapper.evaluation.verify import Connections, SlowReader
-from storage.errors import BadInputError
+from storage.errors import BadInputError, reason_of
 from storage.files import require_file
 
 Int64 = NDArray[np.int64]
@@ -41,7 +41,7 @@ def require_arrays(path: Path, values: int) -> None:
     except BadInputError as error:
         raise CheckFailedError(str(error).replace("cannot read", "cannot be read")) from error
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise CheckFailedError(f"{path}: cannot be read: {error}") from error
+        raise CheckFailedError(f"{path}: cannot be read: {reason_of(error)}") from error
     if longest > 8 * values + (1 << 14):
         raise CheckFailedError(f"{path}: an array of {longest} bytes exceeds {values} numbers")
 
@@ -54,7 +54,7 @@ def read_table(path: Path, neurons: int) -> RelayTable | None:
             found = [name for name in names if name in file]
             columns = [file[name] for name in found]
     except Exception as error:  # numpy raises many kinds for a damaged archive
-        raise CheckFailedError(f"{path}: cannot be read: {error}") from error
+        raise CheckFailedError(f"{path}: cannot be read: {reason_of(error)}") from error
     if not found or (found == names and not columns[0].size):
         return None
     if found != names:

@@ -23,6 +23,7 @@ from chipsim.traffic.activity import Activity
 from chipsim.traffic.arrays import Traffic
 from chipsim.traffic.profile import Profile, destinations_kept
 from mapper.errors import MapperError
+from storage.errors import reason_of
 from storage.files import write_file
 from storage.npz import open_arrays
 
@@ -71,7 +72,7 @@ def load_loads(path: Path, chip: Chip, metrics: dict[str, Any]) -> Loads:
             raise ValueError(f"schema is not {SCHEMA}")
         loads = _loads(found, chip)
     except Exception as error:  # numpy raises many kinds for a damaged archive
-        raise MapperError(f"{path}: cannot be read: {error}; {advice}") from error
+        raise MapperError(f"{path}: cannot be read: {reason_of(error)}; {advice}") from error
     if difference := differs(loads, metrics):
         raise MapperError(f"{path}: {difference}; {advice}")
     return loads

@@ -23,7 +23,7 @@ from mapper.results.mapping_ranges import (
     read_index,
     save_ranges,
 )
-from storage.errors import BadInputError
+from storage.errors import BadInputError, reason_of
 from storage.files import open_input, write_file
 from storage.formats.text.reader import TextReader
 from storage.formats.text.table import table_rows
@@ -196,7 +196,7 @@ def _load_ranged(path: Path, chip: Chip, neurons: int) -> NDArray[np.int32]:
 
 def _reason(error: Exception) -> str:
     """Return a numpy error as one short line."""
-    return plain(" ".join(str(error).split())[:120])
+    return plain(" ".join(reason_of(error).split())[:120])
 
 
 def _load_npz(path: Path, chip: Chip, neurons: int) -> NDArray[np.integer]:

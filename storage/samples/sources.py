@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from storage.budget import declared_bytes
 from storage.closing import Closing
-from storage.errors import BadInputError
+from storage.errors import BadInputError, reason_of
 from storage.files import open_input
 from storage.npz import DAMAGE, array_header
 from storage.samples.form import sizes
@@ -180,7 +180,7 @@ class NpzSource(SampleSource):
             raise self._damaged(error) from error
 
     def _damaged(self, error: BaseException) -> BadInputError:
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
+        reason = " ".join(reason_of(error).split())[:120] or type(error).__name__
         return BadInputError(f"{self.where}: is damaged or not a .npz file ({reason})")
 
     def close(self) -> None:
