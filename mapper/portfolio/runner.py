@@ -152,6 +152,12 @@ def _run_of(job: RunJob) -> Run:
     return Run(job.name, job.given, digest, settings.objective)
 
 
+def _is_unused(folder: Path) -> bool:
+    """Return whether a folder has at most the files of a process killed before its first table."""
+    left = {f"{name}{end}" for name in (PORTFOLIO_FILE, IMPORTED) for end in (".partial", ".lock")}
+    return folder.is_dir() and all(path.name in left for path in folder.iterdir())
+
+
 @contextmanager
 def _folder(path: Path, rules: Rules) -> Iterator[PortfolioFile | None]:
     """Lock and create the folder; yield the table to resume.
@@ -163,7 +169,7 @@ def _folder(path: Path, rules: Rules) -> Iterator[PortfolioFile | None]:
     target = real_path(path)
     with OutputLock(target):
         there = (target / PORTFOLIO_FILE).is_file()
-        if target.exists() and not there and not (target.is_dir() and not any(target.iterdir())):
+        if target.exists() and not there and not _is_unused(target):
             raise MapperError(
                 f"{path}: contains files other than a portfolio; choose another folder with -o"
             )

@@ -68,6 +68,21 @@ def test_every_run_equals_the_single_run(run: Run, network: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.parametrize("more", [(), ("--resume",)])
+def test_a_kill_before_the_first_table_blocks_no_run(
+    run: Run, network: Path, more: tuple[str, ...]
+) -> None:
+    Path("many").mkdir()
+    for name in ("portfolio.json.partial", "portfolio.json.lock"):
+        (Path("many") / name).write_text("{")
+    found = run("run", network, *FAST, "--seeds", "1", "-o", "many", "-q", *more)
+    assert (found.code, found.err) == (0, "")
+    assert sorted(path.name for path in Path("many").iterdir()) == [
+        "best", "portfolio.json", "seed-1",
+    ]  # fmt: skip
+
+
+@pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_workers_give_the_same(run: Run, network: Path, compiled_elsewhere: None) -> None:
     assert run("run", network, *FAST, "--seeds", "1..3", "-o", "one", "-q").code == 0
