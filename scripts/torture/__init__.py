@@ -1,0 +1,1 @@
+"""Faults for `scripts/torture.py`: system calls, kills, damaged files, servers, limits."""

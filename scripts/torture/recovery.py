@@ -1,0 +1,118 @@
+"""Requirements after a disturbed command: its output is old or new, and a repeat completes it."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from scripts.torture.bench import COMPILE, REFUSES, SMALL, Bench, Job, of_output
+from scripts.torture.family import Random
+from scripts.torture.outcomes import REFUSED, RIGHT, STUCK, WRONG, Outcome, unclear
+from scripts.torture.results import Results, different, results
+from scripts.torture.running import Ran, run
+
+EARLIER = {
+    "run": f"run net.bin {SMALL} --seed 7 -q -o new",
+    "compile": f"{COMPILE} --rounding up -q -o new",
+    "generate": "generate cortex new.bin --side 18 --fanout 9 --sigma 3 -q",
+    "import csv": "import f/edgelist-c.el new.bin -q",
+    "export csv": "export net.bin new.csv -q --format metis",
+    "export mapping": "export net.bin new.csv -q",
+}
+"""Commands that write an output, which the job of that name then replaces."""
+TEMPORARY = re.compile(r"\.(partial|lock)(/|$)")
+GROWING = ("portfolio.json", "sweep.csv", "best", "network.json")
+"""Files that list the finished runs or files of a folder."""
+
+
+class Start(NamedTuple):
+    """The state before a disturbed command.
+
+    job : the command; words : its words, with the option to replace an earlier output
+    old : results of the output before; {} if there was none
+    """
+
+    job: Job
+    words: tuple[str, ...]
+    old: Results
+
+    def __str__(self) -> str:
+        return f"mapper {' '.join(self.words)}"
+
+
+def start(bench: Bench, job: Job, random: Random) -> Start:
+    """Fill the work folder; in a third of the cases with an earlier output to replace."""
+    bench.right(job)
+    work = bench.fresh()
+    words = job.words
+    if job.name in EARLIER and random.integers(3) == 0:
+        bench.whole_run(EARLIER[job.name])
+        words += tuple(job.again.split())
+    return Start(job, words, of_output(results(work), job.output))
+
+
+def recovered(
+    bench: Bench, begun: Start, ran: Ran, seed: int, family: str, what: str, killed: bool,
+    random: Random,
+) -> Outcome:  # fmt: skip
+    """Check the end of a disturbed command, and repeat it without a fault.
+
+    killed : whether the fault kills the command
+    """
+
+    def outcome(how: str, said: str) -> Outcome:
+        seconds = ran.seconds if how == REFUSED else 0.0
+        return Outcome(family, seed, how, f"{begun}: {what}", said, seconds)
+
+    if fault := unclear(ran, killed) or lost(bench, begun, ran):
+        return outcome(*fault)
+    if fault_text := repeated(bench, begun, random):
+        return outcome(STUCK, f"{fault_text}; after: {ran.code}: {ran.said[-300:]}")
+    return outcome(REFUSED if ran.code > 0 else RIGHT, ran.said)
+
+
+def lost(bench: Bench, begun: Start, ran: Ran) -> tuple[str, str] | None:
+    """Return the fault if the output is neither the old one nor the right one."""
+    job, found = begun.job, of_output(results(bench.work), begun.job.output)
+    right = of_output(bench.right(job).files, job.output)
+    if ran.code == 0:
+        wrong = different(without_temporary(found), right)
+        return (WRONG, f"ends with 0, but {wrong}: {ran.said[-200:]}") if wrong else None
+    if job.grows:
+        torn = [
+            name
+            for name, one in without_temporary(found).items()
+            if name.rpartition("/")[2] not in GROWING
+            and one not in (begun.old.get(name), right.get(name))
+        ]
+        gone = sorted(begun.old.keys() - found.keys())
+        return (WRONG, f"neither old nor new: {torn}; lost: {gone}") if torn or gone else None
+    if begun.old and not found:
+        return WRONG, f"the earlier output is lost: {ran.code} {ran.said[-200:]}"
+    new, old = different(found, right), different(found, begun.old)
+    if found and new and old:
+        return WRONG, f"output is neither old ({old}) nor new ({new}): {ran.said[-200:]}"
+    return None
+
+
+def without_temporary(found: Results) -> Results:
+    """Return the results without locks and unfinished files, which a repeat removes."""
+    return {name: one for name, one in found.items() if not TEMPORARY.search(name)}
+
+
+def repeated(bench: Bench, begun: Start, random: Random) -> str:
+    """Run the command again, and return its fault, or ""."""
+    job = begun.job
+    again = job.again
+    if job.resumes and not begun.old and random.integers(4):
+        again = "--resume"
+    if again == REFUSES:
+        if not bench.differs(job):
+            return ""
+        again = ""
+    line = f"{job.line} {again}".strip()
+    ran = run(line.split(), bench.work)
+    if ran.code:
+        return f"{line}: {ran.code}: {ran.said[-1000:]}"
+    wrong = bench.differs(job)
+    return f"{line}: {wrong}" if wrong else ""
