@@ -45,7 +45,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def write_error(path: Path, error: OSError) -> WriteError:
-    """Return a system error on `path` as a one-line `WriteError`; such an error as it is."""
+    """Return a system error on `path` as a one-line `WriteError`."""
     if isinstance(error, WriteError):
         return error
     return WriteError(

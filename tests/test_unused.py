@@ -42,6 +42,7 @@ REASONS = {
         ),
         "called by the engine's scheduler",
     ),
+    "mapper.monitoring.console.ResultConsole.on_broken_pipe": "called by rich",
     "mapper.portfolio.processes.work": "entry point of the processes of runs",
     "mapper.kernels.parallel_compilation.work": "called by the processes of a team",
     "hw.npu.isa.assembly.assemble": "inverse of disassemble, for programs written by hand",

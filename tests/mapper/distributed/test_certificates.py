@@ -70,7 +70,7 @@ asyncio.run(all_attempts())
 
 
 def attempts(folder: Path, *addresses: str) -> set[str]:
-    """Return what the scheduler, workers and nannies at these addresses do for a stranger."""
+    """Return the calls of a stranger that scheduler, workers and nannies at these addresses accept."""
     folder.mkdir()
     done = subprocess.run(
         [sys.executable, "-c", STRANGER, str(folder), *addresses],
