@@ -70,7 +70,7 @@ asyncio.run(all_attempts())
 
 
 def attempts(folder: Path, *addresses: str) -> set[str]:
-    """Return the calls of a stranger that scheduler, workers and nannies at these addresses accept."""
+    """Return the calls of a stranger that the processes at these addresses accept."""
     folder.mkdir()
     done = subprocess.run(
         [sys.executable, "-c", STRANGER, str(folder), *addresses],
