@@ -1,7 +1,7 @@
 """The readers of files that `fuzz_readers` drives: each with a function, a file name and a mutator.
 
 A read function takes the path of a file, or of a folder whose files are kept in the corpus as an
-archive. It reads everything that the commands would read, and returns it.
+archive. It reads as much as the commands do, and returns the values.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Reader:
     """A reader.
 
     file : name that an input gets; empty if the input is an archive of the files of a folder
-    read : returns the contents; raises an error of the project
+    read : returns the values; raises an error of the project
     mutate : by structure
     expected : names of further exceptions that are part of its interface
     sealed : whether checksums cover the values: changed bytes must give an error or equal values

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 
@@ -28,7 +28,7 @@ DAMAGE: tuple[type[Exception], ...] = (
 Header = tuple[tuple[int, ...], bool, np.dtype[Any]]
 
 
-def array_sizes(file: BinaryIO, wanted: Callable[[str], bool]) -> Iterator[tuple[str, int]]:
+def array_sizes(file: IO[bytes], wanted: Callable[[str], bool]) -> Iterator[tuple[str, int]]:
     """Yield the name and the bytes of each wanted array, as its header or the archive declares.
 
     Raises various errors of zipfile on damage.
@@ -69,7 +69,7 @@ def open_arrays(path: Path, values: int, names: Collection[str] = ()) -> Iterato
             yield arrays
 
 
-def load_arrays(file: BinaryIO, names: Collection[str] = ()) -> Any:
+def load_arrays(file: IO[bytes], names: Collection[str] = ()) -> Any:
     """Return an archive opened by `numpy.load`, after a check of the headers of its arrays.
 
     numpy allocates the shape in a header before it reads the numbers, and returns bytes for a

@@ -24,6 +24,7 @@ from mapper.limits.constraints import ConstraintFile, broken, constraints_in
 from storage.errors import BadInputError, reason_of
 from storage.files import read_input, require_file
 from storage.jsontext import parse_json, shown
+from storage.npz import load_arrays
 
 Int64 = NDArray[np.int64]
 
@@ -331,7 +332,7 @@ def read_cores(folder: Path, chip: dict[str, Any], most: int) -> tuple[Int64, Pa
     path = folder / ARCHIVE
     require_arrays(path, most)
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, load_arrays(stream) as file:
             core, size = file["core"], (int(file["width"]), int(file["height"]))
     except Exception as error:  # numpy raises many kinds for a damaged archive
         raise CheckFailedError(f"{path}: cannot be read: {reason_of(error)}") from error

@@ -15,6 +15,7 @@ from mapper.errors import CheckFailedError
 from mapper.evaluation.verify import Connections, SlowReader
 from storage.errors import BadInputError, reason_of
 from storage.files import require_file
+from storage.npz import load_arrays
 
 Int64 = NDArray[np.int64]
 
@@ -50,7 +51,7 @@ def read_table(path: Path, neurons: int) -> RelayTable | None:
     """Return the table of helpers of a mapping, None without one. Raises `CheckFailedError`."""
     names = [f"helper_{name}" for name in ("core", "neuron", "first", "last")]
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, load_arrays(stream) as file:
             found = [name for name in names if name in file]
             columns = [file[name] for name in found]
     except Exception as error:  # numpy raises many kinds for a damaged archive

@@ -72,7 +72,8 @@ def load_loads(path: Path, chip: Chip, metrics: dict[str, Any]) -> Loads:
             raise ValueError(f"schema is not {SCHEMA}")
         loads = _loads(found, chip)
     except Exception as error:  # numpy raises many kinds for a damaged archive
-        raise MapperError(f"{path}: cannot be read: {reason_of(error)}; {advice}") from error
+        reason = " ".join(reason_of(error).split())[:120]
+        raise MapperError(f"{path}: cannot be read: {reason}; {advice}") from error
     if difference := differs(loads, metrics):
         raise MapperError(f"{path}: {difference}; {advice}")
     return loads

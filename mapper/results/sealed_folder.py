@@ -8,8 +8,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,14 +20,13 @@ from chipsim.errors import ChipError
 from hw.errors import HwError
 from mapper.errors import MapperError, shown
 from mapper.results.output_folder import REPORT
-from storage.errors import BadInputError
+from storage.errors import StorageError
 from storage.files import read_input, write_file
 from storage.jsontext import parse_json
+from storage.npz import DAMAGE
 
 MANIFEST, SEAL = "manifest.json", "sha256"
 MOST_JSON, MOST_FILE = 1 << 28, 1 << 31  # bytes
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RecursionError)
-"""Errors that numpy raises for damaged archives."""
 
 
 def write_sealed(folder: Path, files: Mapping[str, bytes], manifest: dict[str, Any]) -> None:
@@ -112,9 +109,9 @@ def as_damage(folder: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (BadInputError, ChipError, HwError):
+    except (StorageError, ChipError, HwError, OSError, MemoryError):  # no damage, or said better
         raise
-    except (*_DAMAGE, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
+    except DAMAGE as error:
         raise MapperError(
             f"{folder}: its files are inconsistent; compile the model again"
         ) from error

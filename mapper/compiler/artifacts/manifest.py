@@ -53,6 +53,7 @@ from mapper.results.sealed_folder import (
 from mapper.version import version
 from storage.files import digest
 from storage.jsontext import parse_json
+from storage.npz import load_arrays
 
 SCHEMA = 1
 MODEL = "model.onnx"
@@ -321,7 +322,7 @@ def read_folder(folder: Path) -> CompiledFolder:
             raise TypeError("invalid step")
         if not all(abs(step["scale"]) <= MOST_SCALE for step in host if "scale" in step):
             raise ValueError("invalid scale")
-        with np.load(io.BytesIO(data[CONSTANTS]), allow_pickle=False) as arrays:
+        with load_arrays(io.BytesIO(data[CONSTANTS])) as arrays:
             graph = graph_from_json(parse_json(data[GRAPH]), dict(arrays))
         images = {
             (one["x"], one["y"]): unpack_image(data[one["file"]], str(folder / one["file"]))

@@ -49,6 +49,7 @@ from mapper.version import version
 from storage.errors import StorageError
 from storage.files import read_input
 from storage.jsontext import parse_json
+from storage.npz import load_arrays
 from storage.samples.encoding import Encoding
 from storage.typed import convert
 
@@ -259,7 +260,7 @@ def _narrow(values: NDArray[np.int64]) -> NDArray[Any]:
 
 def _read_arrays(data: bytes, manifest: Manifest) -> dict[str, NDArray[Any]]:
     """Return the arrays of integers.npz; raise `ValueError` for other names, types or shapes."""
-    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+    with load_arrays(io.BytesIO(data)) as archive:
         found = {name: archive[name] for name in archive.files}
     if found.keys() != _ARRAYS:
         raise ValueError(f"{INTEGERS} holds {', '.join(found)}")

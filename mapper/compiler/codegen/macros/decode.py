@@ -91,7 +91,7 @@ def records_of(encoded: Encoded, where: str) -> list[Record]:
         items, stop = decode_items(encoded.pool, first, here)
         for item in items:
             if item.sort is Sort.LONG:
-                number_, *pair = item.words
+                number_, *pair = item.words or [-1]
                 if number_ not in range(len(LAYOUT)) or len(pair) != len(("low", "high")):
                     raise MapperError(f"{here}: refers to an unknown field; compile again")
                 (values[LAYOUT[number_].name],) = wholes(pair)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import groupby
 from typing import Any
@@ -101,9 +102,18 @@ def read_encoded(data: bytes, where: str) -> tuple[Encoded, dict[str, Any], byte
             np.frombuffer(parts["WM"], np.int8).reshape(-1, rows, columns),
             [str(name) for name in names],
         )
-    except (ArithmeticError, KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise MapperError(f"{where}: sections do not match the shape; compile again") from error
     return encoded, info, parts["FM"]
+
+
+@contextmanager
+def _as_invalid(where: str) -> Iterator[None]:
+    """Report values of INFO that are missing or of another type in one line."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+        raise MapperError(f"{where}: INFO is not valid for macro records; compile again") from error
 
 
 def unpack_layers(data: bytes, where: str) -> Layers:
@@ -112,7 +122,7 @@ def unpack_layers(data: bytes, where: str) -> Layers:
     Raises `MapperError` if the file is of another type, cut short, damaged or inconsistent.
     """
     encoded, info, borders = read_encoded(data, where)
-    try:
+    with _as_invalid(where):
         shape = NpuShape(**info["shape"])
         functions = [(int(first), int(stop)) for first, stop in info["functions"]]
         preset = Preset([(int(first), int(count)) for first, count in info["preset"]], borders)
@@ -124,8 +134,6 @@ def unpack_layers(data: bytes, where: str) -> Layers:
         order = tuple(
             int(layer) for layer, count in info.get("order", []) for _ in range(int(count))
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise MapperError(f"{where}: INFO is not valid for macro records; compile again") from error
     found = decode_layers(encoded, shape, where)
     if [0, *(end for _, end in functions)] != [*(one for one, _ in functions), len(found.macros)]:
         raise MapperError(f"{where}: functions do not match the layers; compile the model again")
@@ -171,13 +179,14 @@ def listing_text(data: bytes, where: str) -> str:
     where : file name for errors; raises `MapperError` if it is damaged
     """
     parts = split_files(data, where)
-    texts = [_listing(part, where) for part in parts]
-    if len(parts) == 1:
-        return texts[0]
-    cores = [read_encoded(part, where)[1]["core"] for part in parts]
-    return "\n".join(
-        f"# core ({x}, {y})\n{text}" for (x, y), text in zip(cores, texts, strict=True)
-    )
+    with _as_invalid(where):
+        texts = [_listing(part, where) for part in parts]
+        if len(parts) == 1:
+            return texts[0]
+        cores = [read_encoded(part, where)[1]["core"] for part in parts]
+        return "\n".join(
+            f"# core ({x}, {y})\n{text}" for (x, y), text in zip(cores, texts, strict=True)
+        )
 
 
 def _listing(data: bytes, where: str) -> str:
@@ -212,13 +221,14 @@ def contents(data: bytes, where: str) -> dict[str, Any]:
     parts = [read_encoded(part, where) for part in split_files(data, where)]
     ops = [record.op for encoded, _, _ in parts for record in records_of(encoded, where)]
     infos = [info for _, info, _ in parts]
-    return {
-        "cores": [info["core"] for info in infos],
-        "npu": infos[0]["shape"].get("name"),
-        "records": len(ops),
-        "layers": sum(info["functions"][-1][-1] for info in infos if info["functions"]),
-        "functions": len(infos[0]["functions"]),
-        "pool_words": sum(len(encoded.pool) for encoded, _, _ in parts) // PARAMETER_LANES,
-        "weight_words": sum(len(encoded.words) for encoded, _, _ in parts),
-        "ops": {op: ops.count(op) for op in OPS if op in ops},
-    }
+    with _as_invalid(where):
+        return {
+            "cores": [info["core"] for info in infos],
+            "npu": infos[0]["shape"].get("name"),
+            "records": len(ops),
+            "layers": sum(info["functions"][-1][-1] for info in infos if info["functions"]),
+            "functions": len(infos[0]["functions"]),
+            "pool_words": sum(len(encoded.pool) for encoded, _, _ in parts) // PARAMETER_LANES,
+            "weight_words": sum(len(encoded.words) for encoded, _, _ in parts),
+            "ops": {op: ops.count(op) for op in OPS if op in ops},
+        }
