@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from storage.errors import one_line
-
 OWN = ("mapper", "storage", "chipsim", "hw")
 BAD_INPUT, USAGE, DOES_NOT_FIT, BEYOND_LIMITS, INTERRUPTED, CLOSED_PIPE = 1, 2, 3, 4, 130, 141
 
@@ -19,6 +17,8 @@ class MapperError(Exception):
     exit_code = BAD_INPUT
 
     def __init__(self, message: str) -> None:
+        from storage.errors import one_line  # after the check of the installation
+
         super().__init__(one_line(message))
 
 

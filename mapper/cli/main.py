@@ -18,7 +18,6 @@ from mapper.concurrency.interrupts import leave
 from mapper.errors import BAD_INPUT, CLOSED_PIPE, INTERRUPTED, known_error
 from mapper.kernels.installation import bound_products, prepare
 from mapper.version import version
-from storage.printable import plain
 
 COMMANDS = {
     "run": "map a network onto a chip",
@@ -149,7 +148,8 @@ def _main(argv: Sequence[str] | None) -> int:
         bound_products()
         prepare()
     except (ImportError, OSError) as error:
-        print(plain(f"mapper: {error}"), file=sys.stderr)  # noqa: T201
+        text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in f"mapper: {error}")
+        print(text, file=sys.stderr)  # noqa: T201  # `storage` may be hidden
         return BAD_INPUT
     arguments = list(sys.argv[1:] if argv is None else argv)
     command = next((word for word in arguments if not word.startswith("-")), None)
@@ -170,6 +170,7 @@ def _main(argv: Sequence[str] | None) -> int:
 def _notes(options: argparse.Namespace) -> Iterator[None]:
     """Print storage warnings as one-line notes on stderr, unless --quiet."""
     from storage.errors import StorageWarning
+    from storage.printable import plain
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", StorageWarning)
@@ -204,6 +205,8 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _fail(options: Any, message: str, code: int) -> int:
+    from storage.printable import plain
+
     line = " ".join(message.split())
     print(plain(f"mapper {options.command}: {line}"), file=sys.stderr)  # noqa: T201
     return code

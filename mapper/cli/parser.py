@@ -9,8 +9,6 @@ from collections.abc import Collection, Sequence
 from shutil import get_terminal_size
 from typing import Any, NamedTuple, NoReturn
 
-from storage.printable import plain_lines
-
 HELP_ALL = "--help-all"
 ALWAYS = ("help", "json", "details", "quiet", "verbose")
 """Destinations of options in every short help."""
@@ -99,6 +97,8 @@ class Parser(argparse.ArgumentParser):
         return self._formatted(groups, self.topic.epilog or self.epilog or "")
 
     def error(self, message: str) -> NoReturn:
+        from storage.printable import plain_lines  # after the check of the installation
+
         super().error(plain_lines(message))
 
     def _applicable(self) -> list[argparse.Action]:

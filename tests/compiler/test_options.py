@@ -50,8 +50,8 @@ NEUTRAL: dict[str, list[dict[str, object]]] = {
 """Settings other than the defaults that change only cycles or memory."""
 ELSEWHERE = {
     "--output", "--force", "--keep-going", "--chip", "--npu", "--emit", "--keep-graphs", "--json",
-    "--quiet",
-    "--verbose", "--debug", "--help", "--compare", "--ablate", "--explain", "--explain-only",
+    "--quiet", "--verbose", "--debug", "--help", "--memory", "--no-cache", "--compare", "--ablate",
+    "--explain", "--explain-only",
 }  # fmt: skip
 """Options for the target, the outputs and messages."""
 

@@ -12,10 +12,13 @@ from mapper.errors import known_error
 
 def test_errors_while_memory_runs_out_name_memory() -> None:
     """An archive that is closed in the middle of a member raises its own error."""
-    with pytest.raises(ValueError) as caught, zipfile.ZipFile(io.BytesIO(), "w") as archive:
-        member = archive.open("a", "w")
+    archive = zipfile.ZipFile(io.BytesIO(), "w")
+    member = archive.open("a", "w")
+    with pytest.raises(ValueError) as caught, archive:
         member.write(b"a")
         raise MemoryError
+    member.close()
+    archive.close()
     said, code = known_error(caught.value) or ("", 0)
     assert (said.partition(";")[0], code) == ("out of memory", 1)
 

@@ -127,7 +127,7 @@ def test_kernels_are_announced_before_compilation(
     assert {"compile", "run/default/unicast/levels"} <= set(first)
     asked.clear()
     run(*words, "-q", "--baseline", "serpentine")
-    assert asked[0] == ["cores", "compile", "generate"]
+    assert asked[0] == first  # the cut is searched with placements of the mapper
     assert set(chain(*asked)) == set(asked[0])
 
 

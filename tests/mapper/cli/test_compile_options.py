@@ -94,9 +94,9 @@ SPIKING = {
 ELSEWHERE = {
     "--output", "--force", "--memory", "--chip", "--input-shape", "--layout", "--verify",
     "--explain", "--explain-only", "--compare", "--ablate", "--keep-graphs", "--keep-going",
-    "--emit", "--pack", "--pack-chunk", "--effort", "--time-limit",
+    "--emit", "--pack", "--pack-chunk", "--effort", "--time-limit", "--no-cache",
 }  # fmt: skip
-"""Options tested below, or in the tests of chips, passes, packing, drivers, tables and search."""
+"""Options tested below, or in tests of chips, passes, packing, drivers, search and cache."""
 
 
 def test_every_option_is_tested_to_act() -> None:

@@ -105,6 +105,8 @@ def test_tables_of_every_command(folder: Path, run: Run, checked: set[str]) -> N
         ("sweep", "tries.toml", "-o", "swept"),
         ("place", "net.csv", "--chip", "3x3"),
         ("chips",),
+        ("cache",),
+        ("runs",),
         ("docs",),
         (*MODEL, "-o", "model", "--explain"),
         (*MODEL, "-o", "model", "--compare"),
