@@ -40,26 +40,26 @@ class Calls:
     """A function of a module, called with each of some arguments in separate processes.
 
     The processes end with the `with` statement, and with this process. Function, arguments and
-    results are pickled.
+    results are pickled; an argument that cannot be has no result.
     """
 
     def __init__(self, function: Callable[[Any], Any], arguments: Sequence[Any]) -> None:
         self._results: list[Any] = [None] * len(arguments)
-        self._processes = [
-            subprocess.Popen(
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._threads: list[threading.Thread] = []
+        for at, argument in enumerate(arguments):
+            try:
+                task = pickle.dumps((function, argument))
+            except RecursionError:  # references nested too deeply: as if the process failed
+                continue
+            process = subprocess.Popen(
                 python_command(__name__, "m.call()"), stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            )
-            for _ in arguments
-        ]  # fmt: skip
-        self._threads = [
-            threading.Thread(
-                target=self._ask, args=(at, pickle.dumps((function, argument))), daemon=True
-            )
-            for at, argument in enumerate(arguments)
-        ]
-        for thread in self._threads:
-            thread.start()
+            )  # fmt: skip
+            self._processes.append(process)
+            given = process, at, task
+            self._threads.append(threading.Thread(target=self._ask, args=given, daemon=True))
+            self._threads[-1].start()
 
     def __enter__(self) -> Calls:
         return self
@@ -85,8 +85,7 @@ class Calls:
                 thread.join(WAKE)
         return self._results
 
-    def _ask(self, at: int, task: bytes) -> None:
-        process = self._processes[at]
+    def _ask(self, process: subprocess.Popen[bytes], at: int, task: bytes) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         with suppress(OSError, EOFError, pickle.UnpicklingError):  # the process has died

@@ -16,6 +16,14 @@ def test_results_come_in_order() -> None:
         assert calls.results() == [3, 2, 1]
 
 
+def test_references_nested_too_deeply_have_no_result() -> None:
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with Calls(len, [deep, [1, 2]]) as calls:
+        assert calls.results() == [None, 2]
+
+
 def test_a_process_that_fails_has_no_result() -> None:
     """One ends, and one raises an error."""
     with Calls(os._exit, [1, "x"]) as calls:
