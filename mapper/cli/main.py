@@ -148,7 +148,10 @@ def _main(argv: Sequence[str] | None) -> int:
         bound_products()
         prepare()
     except (ImportError, OSError) as error:
-        text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in f"mapper: {error}")
+        said = str(error)
+        if isinstance(error, OSError) and error.strerror:
+            said = f"{error.filename}: {error.strerror}; set NUMBA_CACHE_DIR to a writable folder"
+        text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in f"mapper: {said}")
         print(text, file=sys.stderr)  # noqa: T201  # `storage` may be hidden
         return BAD_INPUT
     arguments = list(sys.argv[1:] if argv is None else argv)
