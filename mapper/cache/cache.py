@@ -7,6 +7,7 @@ with and without the cache. Each result has two entries: its content, and when i
 from __future__ import annotations
 
 import contextlib
+import math
 import struct
 import time
 from collections.abc import Iterator
@@ -17,8 +18,7 @@ import zstandard
 
 from mapper.cache.database import Database, DatabaseError, FullError, Transaction
 from mapper.cache.digests import digest
-from mapper.cache.location import cache_folder, cache_size, is_shared, note
-from mapper.cache.pages import is_supported
+from mapper.cache.location import cache_folder, cache_size, note, reason_against
 from storage.errors import WriteError
 
 FILE = "cache.mdb"
@@ -46,7 +46,7 @@ class Contents(NamedTuple):
 
 
 class Cache:
-    """Results by kind of work and key. Errors of the cache are said once, and never raised.
+    """Results by kind of work and key. An error of the cache switches it off, with a note.
 
     folder : None if the cache is off; most : bytes
     """
@@ -57,14 +57,12 @@ class Cache:
 
     @classmethod
     def of_user(cls) -> Cache:
-        """Return the cache of this user; off on file systems of the network, which is said."""
-        most = cache_size()
-        if not most or not is_supported():
+        """Return the cache of this user; off, with a note, where it cannot be used."""
+        most, folder = cache_size(), cache_folder()
+        if not most:
             return OFF
-        folder = cache_folder()
-        if is_shared(folder):
-            note(f"{folder}: is on a network file system, so the cache is off; set "
-                 "MAPPER_CACHE_DIR to a local folder")  # fmt: skip
+        if reason := reason_against(folder):
+            note(f"the cache is off: {reason}")
             return OFF
         return cls(folder, most)
 
@@ -77,16 +75,20 @@ class Cache:
         and of the code."""
         return Slot(self, kind.encode() + b":" + digest(*inputs)) if self.is_on else NO_SLOT
 
-    def get(self, key: bytes) -> bytes | None:
-        """Return a result; None if it is not in the cache."""
+    def get(self, key: bytes, most: float = math.inf) -> bytes | None:
+        """Return a result; None if it is not in the cache, or has more than `most` bytes there."""
         if self._database is None:
             return None
-        with self._said():
+        with self._errors_noted():
+            found = None
             with self._database.reading() as view:
-                found, use = view.get(CONTENT + key), view.get(USE + key)
+                use = view.get(USE + key)
+                when, size = (0.0, 0) if use is None else _USE.unpack(use)
+                if size <= most:
+                    found = view.get(CONTENT + key)
             if found is None:
                 return None
-            if use is None or time.time() - _USE.unpack(use)[0] > FRESH:
+            if time.time() - when > FRESH:
                 with self._database.writing() as view:
                     view.put(USE + key, _USE.pack(time.time(), len(found)))
             return zstandard.decompress(found)
@@ -97,7 +99,7 @@ class Cache:
         packed = zstandard.compress(content, 3)
         if self._database is None or len(packed) > LARGEST_RESULT * self.most:
             return
-        with self._said():
+        with self._errors_noted():
             for room in ROOMS:
                 with contextlib.suppress(FullError):
                     # LMDB uses pages again that were freed two transactions before
@@ -130,8 +132,8 @@ class Cache:
                 self._database.remove()
 
     @contextlib.contextmanager
-    def _said(self) -> Iterator[None]:
-        """Switch the cache off after an error, and say so."""
+    def _errors_noted(self) -> Iterator[None]:
+        """Switch the cache off after an error, with a note."""
         try:
             yield
         except DatabaseError as error:
@@ -153,9 +155,9 @@ class Slot(NamedTuple):
     def is_on(self) -> bool:
         return self.cache.is_on
 
-    def get(self) -> bytes | None:
-        """Return the result; None if it is not there."""
-        return self.cache.get(self.key)
+    def get(self, most: float = math.inf) -> bytes | None:
+        """Return the result; see `Cache.get`."""
+        return self.cache.get(self.key, most)
 
     def put(self, content: bytes) -> None:
         """Keep a result."""

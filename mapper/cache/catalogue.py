@@ -14,8 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from mapper.cache.database import Database, DatabaseError
-from mapper.cache.location import catalogue_folder, is_shared, note
-from mapper.cache.pages import is_supported
+from mapper.cache.location import catalogue_folder, note, reason_against
 from mapper.errors import MapperError
 from mapper.version import version
 from storage.files import real_path
@@ -52,7 +51,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Catalogue:
-    """The rows of a user; off on file systems of the network."""
+    """The rows of a user; none where its file cannot be used."""
 
     def __init__(self, folder: Path | None) -> None:
         self._database = None if folder is None else Database(folder / FILE, FILE_BYTES, PATIENCE)
@@ -60,13 +59,13 @@ class Catalogue:
     @classmethod
     def of_user(cls) -> Catalogue:
         folder = catalogue_folder()
-        return cls(folder if is_supported() and not is_shared(folder) else None)
+        return cls(None if reason_against(folder) else folder)
 
     def add(
         self, kind: Kind, given: Path, folder: Path, chip: str, settings: Mapping[str, Any],
         figures: Mapping[str, float | None], seconds: float,
     ) -> None:  # fmt: skip
-        """Add a finished command. An error is said, and does not affect the command.
+        """Add a finished command. An error does not affect the command: it gets a note.
 
         given : path of its network, model or sweep file
         """
@@ -87,10 +86,7 @@ class Catalogue:
     def rows(self) -> list[Row]:
         """Return all rows, the oldest first; raise `MapperError` if they cannot be read."""
         if self._database is None:
-            raise MapperError(
-                f"{catalogue_folder()}: is on a network file system, so there is no catalogue; set "
-                "MAPPER_CACHE_DIR to a local folder"
-            )
+            raise MapperError(f"there is no catalogue: {reason_against(catalogue_folder())}")
         try:
             with self._database.reading() as view:
                 return [msgspec.json.decode(content, type=Row) for _, content in view.entries(ROW)]

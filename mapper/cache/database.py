@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import mmap
 import os
+import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -183,6 +184,13 @@ class Transaction:
                 content = _opened(key, bytes(value))
                 if content is not None:
                     yield Entry(key, content)
+
+
+def is_supported() -> bool:
+    """Return whether the installed LMDB has the file format that `pages.check` knows."""
+    import lmdb
+
+    return lmdb.version()[:2] == (0, 9) and sys.byteorder == "little"
 
 
 def _sealed(key: bytes, content: bytes) -> bytes:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 
+from mapper.cache.database import is_supported
 from mapper.errors import UsageError
 from mapper.monitoring.resources import parse_bytes
 from storage.errors import StorageWarning
@@ -54,6 +55,15 @@ def cache_size() -> int:
         raise UsageError(f"{SIZE}: {error}") from error
 
 
+def reason_against(folder: Path) -> str:
+    """Return the reason why a folder cannot hold a database, or ""."""
+    if not is_supported():
+        return "the installed lmdb writes files of another format; install lmdb 1 to 3"
+    if is_shared(folder):
+        return f"{folder}: is on a network file system; set {FOLDER} to a local folder"
+    return ""
+
+
 def is_shared(folder: Path) -> bool:
     """Return whether a folder is on a file system of the network."""
     real, found = Path(os.path.realpath(folder)), ("", "")
@@ -69,5 +79,5 @@ def _given() -> Path | None:
 
 
 def note(text: str) -> None:
-    """Say something about the cache, once."""
+    """Print a note on the cache."""
     warnings.warn(text, StorageWarning, stacklevel=3)

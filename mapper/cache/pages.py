@@ -12,13 +12,12 @@ value or the number of the first page of a large value in leaves.
 
 from __future__ import annotations
 
+import mmap
 import struct
-import sys
 from itertools import pairwise
 
-PAGE = 4096
-"""Bytes of a page. LMDB takes the page size of the machine that creates the file; files with other
-pages are not used."""
+PAGE = mmap.PAGESIZE
+"""Bytes of a page: LMDB takes the page size of the machine that creates the file."""
 MAGIC, VERSION = 0xBEEFC0DE, 1
 FREE, MAIN = 0, 1
 """The two trees of a file: free pages, and entries."""
@@ -42,15 +41,6 @@ _TAIL = struct.Struct("<QQ")
 
 class DamagedError(Exception):
     """A database file that LMDB must not open."""
-
-
-def is_supported() -> bool:
-    """Return whether files of this machine have the format that `check` knows."""
-    import mmap
-
-    import lmdb
-
-    return lmdb.version()[:2] == (0, 9) and mmap.PAGESIZE == PAGE and sys.byteorder == "little"
 
 
 def check(data: memoryview) -> None:

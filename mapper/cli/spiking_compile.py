@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from pathlib import Path
 
 from mapper.cli import options as common
@@ -64,6 +65,7 @@ def is_nir(model: str | Path) -> bool:
 
 def run(options: argparse.Namespace) -> int:
     """Compile a NIR file, and write its folder."""
+    from mapper.cache.catalogue import Catalogue
     from mapper.cli import compile_options
     from mapper.cli.spiking_tables import compiled_summary, compiled_tables
     from mapper.errors import BEYOND_LIMITS, UsageError
@@ -82,12 +84,16 @@ def run(options: argparse.Namespace) -> int:
     asked = CompileOptions(**{name: getattr(options, name) for name in names})
     settings = spiking_options(asked, chip, options.calibrate is not None)
     settings = settings._replace(memory=options.memory)
-    command = ["mapper", *options.arguments]
+    command, begin = ["mapper", *options.arguments], time.monotonic()
     with output_folder(options.output, options.force) as work:
         if options.calibrate is not None:
             common.compile_kernels(options, "spiking/compile")
         found = compile_into(work.folder, options.model, chip, options.calibrate, settings, command)
     manifest = found.manifest
+    Catalogue.of_user().add(
+        "compile", options.model, options.output, chip.name, asked._asdict(),
+        {"neurons": manifest.neurons, "cores": len(manifest.cores)}, time.monotonic() - begin,
+    )  # fmt: skip
     for note in notes_of(found):
         terminal.say(options, f"note: {note}")
     terminal.emit(

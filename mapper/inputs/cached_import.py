@@ -19,7 +19,7 @@ LEAST_BYTES = 4 << 20
 READ_BYTES = 1 << 24
 """Bytes that are read at once."""
 SHARE = 1 / 8
-"""Largest network file that is kept, as a part of the memory for the import."""
+"""Largest network file that is kept or taken, as a part of the memory for the import."""
 WHOLE = {"matrixmarket", "parquet", "npz", "graphml", "parhip", "metis", "hmetis", "edgelist"}
 """Formats whose files do not refer to others."""
 
@@ -32,11 +32,12 @@ def cached_import(
 
     format : of the file; extra : options of single formats; write : imports the file
     """
-    slot = _slot(source, effort, format, extra)
-    found = slot.get()
+    slot, before = _slot(source, effort, format, extra)
+    found = slot.get(SHARE * effort.memory)
     if found is None:
         meta = write()
-        if slot.is_on and destination.stat().st_size <= SHARE * effort.memory:
+        small = slot.is_on and destination.stat().st_size <= SHARE * effort.memory
+        if small and _state(source.network) == before:
             slot.put(destination.read_bytes())
         return meta
     with PartialFile(destination) as file:
@@ -46,14 +47,24 @@ def cached_import(
         return network.meta
 
 
-def _slot(source: Source, effort: Effort, format: str, extra: dict[str, Any]) -> Slot:
+def _state(path: Path) -> tuple[int, ...]:
+    """Return values that change with the content of a file."""
+    found = path.stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _slot(
+    source: Source, effort: Effort, format: str, extra: dict[str, Any]
+) -> tuple[Slot, tuple[int, ...]]:
+    """Return the place of an import in the cache, and the state of the file at that time."""
     path = source.network
     if not effort.cache.is_on or format not in WHOLE or extra.get("nodes") is not None:
-        return NO_SLOT
+        return NO_SLOT, ()
     with open_input(path) as file:
         try:
+            before = _state(path)
             if file.seek(0, 2) < LEAST_BYTES:
-                return NO_SLOT
+                return NO_SLOT, ()
             file.seek(0)
             found = hashlib.blake2b(digest_size=32)
             while piece := file.read(READ_BYTES):
@@ -62,4 +73,4 @@ def _slot(source: Source, effort: Effort, format: str, extra: dict[str, Any]) ->
             raise read_error(path, error) from error
     given = {name: value for name, value in sorted(extra.items()) if value is not None}
     how = format, path.name, source.word, source.weights_are, given
-    return effort.cache.slot(KIND, found.digest(), *how)
+    return effort.cache.slot(KIND, found.digest(), *how), before

@@ -21,6 +21,7 @@ from storage.jsontext import parse_json
 from storage.typed import Plain, Whole, convert
 
 PORTFOLIO_FILE = "portfolio.json"
+TABLE_FILE = "sweep.csv"  # of a sweep, next to it
 SCHEMA = 1
 MOST_FILE_BYTES = 256 << 20  # bytes: 100,000 runs with their figures
 

@@ -24,7 +24,13 @@ from mapper.inputs.source import Source
 from mapper.monitoring.callbacks import ignore
 from mapper.portfolio.executor import Executor, Outcome
 from mapper.portfolio.figures import figures_of
-from mapper.portfolio.portfolio_file import PORTFOLIO_FILE, PortfolioFile, Run, read_portfolio
+from mapper.portfolio.portfolio_file import (
+    PORTFOLIO_FILE,
+    TABLE_FILE,
+    PortfolioFile,
+    Run,
+    read_portfolio,
+)
 from mapper.portfolio.run import RunTask, describe_request
 from mapper.results.output import read_report
 from mapper.results.output_folder import is_complete, partial_folder
@@ -205,7 +211,8 @@ def _clear(path: Path) -> None:
     for name in names:
         _remove(path / name)
     with writing(path):
-        (path / BEST).unlink(missing_ok=True)
+        for name in (BEST, TABLE_FILE):
+            (path / name).unlink(missing_ok=True)
         shutil.rmtree(path / IMPORTED, ignore_errors=True)
         (path / PORTFOLIO_FILE).unlink()
 

@@ -18,7 +18,7 @@ from mapper.errors import MapperError, as_mapper_errors
 from mapper.inputs.source import RATES_WORDS, Source
 from mapper.limits.constraints import ConstraintFile
 from mapper.portfolio.figures import Figures
-from mapper.portfolio.portfolio_file import PortfolioFile
+from mapper.portfolio.portfolio_file import TABLE_FILE, PortfolioFile
 from mapper.portfolio.runner import Many, RunJob
 from mapper.portfolio.sweep_file import LIMITS, SweepFile
 from mapper.session import MapRequest
@@ -26,8 +26,6 @@ from mapper.settings import SETTINGS, preset
 from mapper.version import version
 from storage.files import write_file
 from storage.store.network import is_network_name
-
-TABLE = "sweep.csv"
 
 
 class Share(NamedTuple):
@@ -101,7 +99,7 @@ def _table_of(jobs: list[RunJob]) -> Callable[[PortfolioFile], None]:
     """Return the function that writes sweep.csv next to portfolio.json."""
 
     def write(portfolio: PortfolioFile) -> None:
-        write_file(portfolio.folder / TABLE, csv_text(jobs, portfolio).encode())
+        write_file(portfolio.folder / TABLE_FILE, csv_text(jobs, portfolio).encode())
 
     return write
 

@@ -145,5 +145,5 @@ def test_network_file_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert not location.is_shared(tmp_path.parent)
     assert not location.is_shared(tmp_path / "here" / "x")
     monkeypatch.setenv("MAPPER_CACHE_DIR", str(tmp_path / "x"))
-    with pytest.warns(StorageWarning, match="network file system, so the cache is off"):
+    with pytest.warns(StorageWarning, match="the cache is off: .*network file system"):
         assert Cache.of_user() is OFF

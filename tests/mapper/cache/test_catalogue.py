@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mapper.cache import location
 from mapper.cache.catalogue import FILE, Catalogue
 from mapper.errors import MapperError
 
@@ -50,13 +51,16 @@ def test_rows_come_back_in_order(tmp_path: Path) -> None:
         catalogue.folder_of("")
 
 
-def test_a_catalogue_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_catalogue_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").touch()
     with pytest.warns(UserWarning, match="the run is not in the catalogue: .*file"):
         add(Catalogue(tmp_path / "file"), 1)
-    with pytest.raises(MapperError, match="network file system"):
-        Catalogue(None).rows()
-    add(Catalogue(None), 1)
+    monkeypatch.setattr(location, "is_shared", lambda folder: True)
+    add(Catalogue.of_user(), 1)
+    with pytest.raises(MapperError, match="no catalogue: .*: is on a network file system; set"):
+        Catalogue.of_user().rows()
 
 
 @pytest.mark.heavy

@@ -70,3 +70,27 @@ def test_large_results_are_not_kept(edges: Path, run: Run, monkeypatch: pytest.M
     monkeypatch.setattr(cached_import, "SHARE", 1e-9)
     run("import", edges, "first.bin")
     assert run("cache", "--json").json()["kinds"] == {}
+
+
+def test_a_file_that_changes_meanwhile_is_not_kept(
+    edges: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import_network = formats.import_network
+
+    def changing(*given: Any, **more: Any) -> Any:
+        edges.write_text(edges.read_text() + "1,39,7\n")
+        return import_network(*given, **more)
+
+    monkeypatch.setattr(formats, "import_network", changing)
+    assert run("import", edges, "first.bin").code == 0
+    assert run("cache", "--json").json()["kinds"] == {}
+
+
+def test_a_result_larger_than_the_budget_is_not_taken(
+    edges: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("import", edges, "first.bin").code == 0
+    monkeypatch.setattr(cached_import, "SHARE", 1e-9)
+    monkeypatch.setattr(formats, "import_network", refuse)
+    with pytest.raises(AssertionError, match="in the cache"):
+        run("import", edges, "again.bin")

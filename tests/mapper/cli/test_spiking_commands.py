@@ -53,6 +53,8 @@ def test_from_model_to_verified_simulation(model: Path, run: Run) -> None:
     assert [each["name"] for each in report["populations"]] == ["input", "hidden", "classes"]
     assert [each["latency"] for each in report["populations"]] == [-1, 0, 1]
     assert report["chosen"] == len(report["trials"]) - 1
+    row = run("runs", "--network", "model.nir", "--json").json()["runs"][-1]
+    assert row["figures"] == {"neurons": report["neurons"], "cores": len(report["cores"])}
     found = run("simulate", "out", "--input", "spikes.npz", "--check", "--cycles", "--json").json()
     assert found["differences"] == 0 < found["elements"]
     (output,) = found["outputs"]

@@ -259,6 +259,7 @@ def test_rejected_arguments(fails: Callable[..., str], run: Run, network: Path) 
 def test_force_starts_again(run: Run, network: Path) -> None:
     line = ("run", network, *FAST, "-o", "out", "-q")
     assert run(*line, "--seeds", "1,2").code == 0
+    Path("out/sweep.csv").write_text("table of an earlier sweep")
     Path("out/mine.txt").write_text("kept")
     assert run(*line, "--seeds", "7", "--force").code == 0
     assert sorted(path.name for path in Path("out").iterdir()) == [
