@@ -59,7 +59,7 @@ def test_a_catalogue_that_cannot_be_written(
         add(Catalogue(tmp_path / "file"), 1)
     monkeypatch.setattr(location, "is_shared", lambda folder: True)
     add(Catalogue.of_user(), 1)
-    with pytest.raises(MapperError, match="no catalogue: .*: is on a network file system; set"):
+    with pytest.raises(MapperError, match=r"no catalogue: .*: is on a network file system; set"):
         Catalogue.of_user().rows()
 
 
