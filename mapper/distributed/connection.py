@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import socket
@@ -82,6 +83,7 @@ class DaskConnection(Closing):
         return self._client(where, scheduler_file=where)
 
     def _client(self, shown: str, **given: Any) -> Client:
+        _require_key(shown, **given)
         try:
             client = Client(
                 **given, timeout=ANSWERS_WITHIN, direct_to_workers=True, set_as_default=False
@@ -89,11 +91,6 @@ class DaskConnection(Closing):
         except (OSError, ValueError) as error:  # a timeout is an OSError
             raise UsageError(
                 f"--workers {shown}: no scheduler answers there; start one with `dask scheduler`"
-            ) from error
-        except TypeError as error:  # the address is tls://, and Dask has no keys
-            raise UsageError(
-                f"--workers {shown}: the scheduler requires a certificate; give its file in the "
-                f"folder of certificate.pem and {KEY}, or set distributed.comm.tls of Dask"
             ) from error
         if client.scheduler.address.startswith("tcp://"):
             self.note = (
@@ -292,6 +289,24 @@ class DaskConnection(Closing):
 
     def close(self) -> None:
         self._held.close()
+
+
+def _require_key(
+    shown: str, address: str = "", scheduler_file: str = "", security: Security | None = None
+) -> None:
+    """Raise `UsageError` if a scheduler requires a certificate, and there is none.
+
+    Dask would raise `TypeError` and leave a client, whose `__del__` can block the next one.
+    """
+    with suppress(OSError, ValueError, KeyError, TypeError):  # Dask reports a damaged file
+        address = address or json.loads(Path(scheduler_file).read_bytes())["address"]
+    if not str(address).startswith("tls://"):
+        return
+    if (security or Security()).get_connection_args("client").get("ssl_context") is None:
+        raise UsageError(
+            f"--workers {shown}: the scheduler requires a certificate; give its file in the folder "
+            f"of certificate.pem and {KEY}, or set distributed.comm.tls of Dask"
+        )
 
 
 def _trusted(folder: Path) -> Security:

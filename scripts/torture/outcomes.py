@@ -64,7 +64,8 @@ def unclear(ran: Ran, killed: bool = False) -> tuple[str, str] | None:
     runs = [line for line in lines if OF_A_RUN.match(line)]
     if not runs and len(lines) != 1:
         return WRONG, f"ends with {ran.code} and {len(lines)} lines: {ran.said[-500:]!r}"
-    if not all(line.startswith("mapper ") for line in set(lines) - set(runs)):
+    # "mapper: " begins the line of an installation that cannot be used
+    if not all(line.startswith(("mapper ", "mapper: ")) for line in set(lines) - set(runs)):
         return WRONG, f"ends with {ran.code} without a line of its kind: {ran.said[-300:]!r}"
     if len(lines[-1]) > LONGEST_LINE:
         return WRONG, f"says {len(lines[-1])} characters: {lines[-1][:200]!r}"
