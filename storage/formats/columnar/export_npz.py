@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ def save(net: NetworkFile, destination: Path) -> list[Loss]:
         PartialFile(destination) as file,
         Stream(file) as stream,
         zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        _dropped_after_errors(archive),
     ):
         for name, value in _scalars(net):
             _add(archive, name, value.dtype, value.shape, [value])
@@ -51,6 +53,17 @@ def save(net: NetworkFile, destination: Path) -> list[Loss]:
         archive.close()
         file.commit()
     return []
+
+
+@contextmanager
+def _dropped_after_errors(archive: zipfile.ZipFile) -> Iterator[None]:
+    """Forget the file of an archive after an error: zipfile can close no archive whose member was
+    begun and is not complete, not even in its destructor."""
+    try:
+        yield
+    except BaseException:
+        archive.fp = None
+        raise
 
 
 def _scalars(net: NetworkFile) -> Iterator[tuple[str, Array]]:

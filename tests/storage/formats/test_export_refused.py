@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,25 @@ def test_a_full_disk_leaves_nothing(
         with pytest.raises(WriteError, match="No space left"):
             export_network(net, path)
     monkeypatch.undo()
+    assert [path.name for path in tmp_path.iterdir()] == ["net.bin"]
+
+
+def test_memory_that_runs_out_within_an_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error remains, and the destructor of the archive, whose errors fail a test, is silent."""
+    network = Net(3, {(0, 1): 2, (1, 2): 3}).write(tmp_path / "net.bin")
+    genuine, calls = zlib.compressobj, iter((False, False, True))
+
+    def compressobj(*given: Any) -> Any:
+        if next(calls):
+            raise MemoryError
+        return genuine(*given)
+
+    monkeypatch.setattr(zlib, "compressobj", compressobj)
+    with NetworkFile(network) as net, pytest.raises(MemoryError):
+        export_network(net, tmp_path / "a.npz")
+    gc.collect()
     assert [path.name for path in tmp_path.iterdir()] == ["net.bin"]
 
 
