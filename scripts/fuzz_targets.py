@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from scripts import fuzz_libraries as libraries
 from scripts import fuzz_structure as structure
 from scripts.fuzz_structure import Mutator, archive_of
 
@@ -381,8 +382,8 @@ def _all() -> Iterator[Reader]:
     others: dict[str, tuple[str, Mutator]] = {
         "parhip": ("net.bgf", s._words),
         "npz": ("net.npz", s.zipped),
-        "parquet": ("net.parquet", s.parquet),
-        "onnx": ("net.onnx", s.onnx),
+        "parquet": ("net.parquet", libraries.parquet),
+        "onnx": ("net.onnx", libraries.onnx),
     }
     for name, (file, mutate) in others.items():
         yield Reader(name, file, partial(_imported, name), mutate)
@@ -423,7 +424,7 @@ def _all() -> Iterator[Reader]:
     yield Reader("program-sealed", "core.npc", _program, s.plain, sealed=True)
     yield Reader("records", "macros.bin", _records, s.sections)
     yield Reader("ranges", "", _ranges, s.folder)
-    yield Reader("model", "net.onnx", _model, s.onnx)
+    yield Reader("model", "net.onnx", _model, libraries.onnx)
     yield Reader("spiking", "", _spiking, s.sealed)
     yield Reader("spiking-sealed", "", _spiking, s.folder, sealed=True)
     yield Reader("spiking-report", "", _spiking_report, s.folder)
