@@ -13,8 +13,8 @@ from mapper.errors import UsageError
 from mapper.monitoring.resources import parse_bytes
 from storage.errors import StorageWarning
 
-NAME = "neuromapper"
-"""Name of the folders, in the platform's folders of caches and data."""
+NAME = "mapper"
+"""Name of the folders, in the folders of caches and data of the platform; kernels are there, too."""
 FOLDER, SIZE = "MAPPER_CACHE_DIR", "MAPPER_CACHE_SIZE"
 DEFAULT_SIZE = 2 << 30
 """Bytes of the cache, unless MAPPER_CACHE_SIZE says otherwise."""

@@ -130,8 +130,8 @@ def test_the_cache_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("MAPPER_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    assert location.cache_folder() == tmp_path / "caches" / "neuromapper"
-    assert location.catalogue_folder() == tmp_path / "data" / "neuromapper"
+    assert location.cache_folder() == tmp_path / "caches" / "mapper"
+    assert location.catalogue_folder() == tmp_path / "data" / "mapper"
 
 
 def test_network_file_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
