@@ -14,7 +14,7 @@ from mapper.monitoring.resources import parse_bytes
 from storage.errors import StorageWarning
 
 NAME = "mapper"
-"""Name of the folders, in the folders of caches and data of the platform; kernels are there, too."""
+"""Name of the folders, in those for caches and data on the platform, as for kernels."""
 FOLDER, SIZE = "MAPPER_CACHE_DIR", "MAPPER_CACHE_SIZE"
 DEFAULT_SIZE = 2 << 30
 """Bytes of the cache, unless MAPPER_CACHE_SIZE says otherwise."""

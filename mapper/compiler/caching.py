@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
+
+import msgspec
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from mapper.cache.cache import NO_SLOT, Cache, Slot
 from mapper.cache.digests import digest
+from mapper.compiler.ir.graph import part_of
+from mapper.compiler.ir.node import Node
+from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.ir.text import graph_to_json
 from mapper.compiler.model import Model
 from mapper.compiler.quantisation.ranges import RangesFile
 from mapper.compiler.settings import CompileSettings
+from mapper.compiler.transforms.base import Taken, Trial
 from storage.formats.layers.onnxgraph import whole_model
 from storage.samples import SampleArrays
+
+ENDS = ("inputs", "outputs")
 
 
 class CompileInputs(NamedTuple):
@@ -54,6 +64,33 @@ def slot_of(
     if not cache.is_on or settings.time_limit is not None:
         return NO_SLOT
     return cache.slot(kind, inputs.digest(), chip, settings, *more)
+
+
+def kept_trials(trial: Trial, cache: Cache, *inputs: Any) -> Trial:
+    """Return a function that takes the costs of nodes from the cache, or measures and keeps them.
+
+    inputs : all that the costs depend on, besides the nodes. Names do not count, so that models
+        with equal layers share results
+    """
+    if not cache.is_on:
+        return trial
+
+    def kept(nodes: Sequence[Node], results: Sequence[Tensor]) -> Taken | None:
+        graph, arrays = graph_to_json(part_of(nodes, results))
+        for tensor in graph["tensors"]:
+            del tensor["name"]
+        for node in graph["nodes"]:
+            del node["sources"]
+        ends = [[one["tensor"] for one in graph.pop(role).values()] for role in ENDS]
+        slot = cache.slot("trials", graph, arrays, ends, *inputs)
+        found = slot.get()
+        if found is None:
+            taken = trial(nodes, results)
+            slot.put(msgspec.msgpack.encode(taken))
+            return taken
+        return msgspec.msgpack.decode(found, type=Taken | None)
+
+    return kept
 
 
 def cuts_slot(

@@ -7,6 +7,8 @@ from chipsim.chip.host import ChipHost
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.npu.arrivals import HostLink
+from mapper.cache.cache import OFF, Cache
+from mapper.compiler.caching import kept_trials
 from mapper.compiler.codegen.builder import Choices
 from mapper.compiler.codegen.searches import CutSearches
 from mapper.compiler.ir.graph import Graph
@@ -30,11 +32,12 @@ from mapper.errors import DoesNotFitError, MapperError, UsageError
 
 
 def job_of(
-    graph: Graph, shape: NpuShape, settings: CompileSettings, chip: Chip, log: CompileLog
-) -> CompileJob:
+    graph: Graph, shape: NpuShape, settings: CompileSettings, chip: Chip, log: CompileLog,
+    cache: Cache = OFF,
+) -> CompileJob:  # fmt: skip
     """Optimise an integer graph and divide it into functions.
 
-    log : extended
+    log : extended; cache : costs of earlier trials
     Raises `MapperError` if no node runs on a core.
     """
     choices = Choices(settings.bias, settings.dual, settings.schedule, settings.first_tile)
@@ -47,6 +50,7 @@ def job_of(
         context = context_of(
             shape, choices, settings.reuse, settings.few_channels, cores, log, searches
         )
+        context.trial = kept_trials(context.trial, cache, shape, choices)
         optimise_integers(graph, context, settings.off)
         require_sound(graph)
     with stage("partition"):
@@ -71,7 +75,9 @@ def _first_reason(graph: Graph) -> str:
     return ": there is nothing to compute"
 
 
-def require_room(source: Graph, shape: NpuShape, settings: CompileSettings, chip: Chip) -> None:
+def require_room(
+    source: Graph, shape: NpuShape, settings: CompileSettings, chip: Chip, cache: Cache = OFF
+) -> None:
     """Raise `DoesNotFitError` if maps and parameters fit no core with any scales.
 
     This check runs before calibration, which takes long.
@@ -91,7 +97,7 @@ def require_room(source: Graph, shape: NpuShape, settings: CompileSettings, chip
     converter = Converter(source, request_of(settings).precision)
     try:
         graph = converter.convert({one: Ends(-1, 1) for one in converter.quantised_tensors()})
-        job = job_of(graph, shape, settings, chip, CompileLog())
+        job = job_of(graph, shape, settings, chip, CompileLog(), cache)
         if not runs_on_one(job, chip):
             try:
                 return require_room_on_several(job, chip, lines=True)

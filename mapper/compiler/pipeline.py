@@ -96,10 +96,12 @@ def _compiled(
             log.notes += graph.notes
             optimise_quantised(graph, settings.off, Context(shape, log=log))
     else:
-        found, losses = _quantised(model, (shape, chip), samples, settings, test, log)
+        where = shape, chip, kept.cache
+        found, losses = _quantised(model, where, samples, settings, test, log)
         graphs["float"], graph = found.best.source, found.best.graph
     graphs["integer"] = graph
-    job = job_of(graph, shape, settings, chip, log)._replace(clock=clock, kept=kept)
+    job = job_of(graph, shape, settings, chip, log, kept.cache)
+    job = job._replace(clock=clock, kept=kept)
     partition = job.partition
     log.notes += host_notes(graph, partition, job.operations)
     made = _on_cores(job, chip, log)
@@ -161,15 +163,15 @@ def _packing(code: CoreCode, macros: list[Macro], shape: NpuShape, chunk: int) -
 
 
 def _quantised(
-    model: Model, where: tuple[NpuShape, Chip], samples: SampleArrays | RangesFile,
+    model: Model, where: tuple[NpuShape, Chip, Cache], samples: SampleArrays | RangesFile,
     settings: CompileSettings, test: SampleArrays | None, log: CompileLog,
 ) -> tuple[Verified, list[LayerLoss]]:  # fmt: skip
     """Quantise a floating-point model; return the loss of each layer if there are samples.
 
-    where : the core, and the chip; log : extended
+    where : the core, the chip, and results of earlier work; log : extended
     Raises `DoesNotFitError` before calibration if maps fit no core.
     """
-    shape, chip = where
+    shape, chip, cache = where
     bits, request = settings.layer_bits, request_of(settings)
     if bits.raises and shape.multiplier == "dual":
         added = partial(added_by_16_bits, shape=shape)
@@ -180,7 +182,7 @@ def _quantised(
     def source_of(kept: Collection[str]) -> Graph:
         source = optimised(model, kept, settings.off, Context(shape, log=log))
         require_layers(bits, source, [part.name for part in model.parts])
-        require_room(source, shape, settings, chip)
+        require_room(source, shape, settings, chip, cache)
         log.notes += source.notes + ExactLayers(source).notes()
         return source
 

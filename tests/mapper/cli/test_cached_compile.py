@@ -115,9 +115,9 @@ def test_results_of_a_limited_time_are_not_kept(
 def test_commands_of_cache_and_catalogue(compile_: Compile, run: Run) -> None:
     compile_("first")
     found = run("cache", "info", "--json").json()
-    assert {kind: one["results"] for kind, one in found["kinds"].items()} == {
-        "compiled": 1, "cuts": 1,
-    }  # fmt: skip
+    counts = {kind: one["results"] for kind, one in found["kinds"].items()}
+    assert (counts["compiled"], counts["cuts"]) == (1, 1)
+    assert counts.keys() <= {"compiled", "cuts", "trials"}
     assert found["folder"] == str(Path("cache").resolve())
     assert 0 < found["bytes"] <= found["most_bytes"]
     assert "compiled" in run("cache").out

@@ -1,0 +1,58 @@
+"""Costs of layers in the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from mapper.cache.cache import OFF, Cache
+from mapper.compiler.caching import kept_trials
+from mapper.compiler.ir.node import Node
+from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.transforms.base import Taken
+from tests.compiler.networks import Builder
+
+
+def layers(prefix: str = "", seed: int = 3) -> tuple[list[Node], list[Tensor]]:
+    """Return two layers and their result."""
+    build = Builder(6, 6, 4, seed)
+    result = build.relu(build.conv(build.relu(build.conv(build.input, 8)), 8))
+    for tensor in build.graph.tensors():
+        tensor.name = prefix + tensor.name
+    return build.graph.nodes, [result]
+
+
+@pytest.mark.parametrize("cost", [Taken(12, 34), None])
+def test_equal_layers_are_measured_once(cost: Taken | None, tmp_path: Path) -> None:
+    measured: list[Sequence[Node]] = []
+
+    def trial(nodes: Sequence[Node], results: Sequence[Tensor]) -> Taken | None:
+        measured.append(nodes)
+        return cost
+
+    def found(*inputs: object, where: Cache | None = None, **how: object) -> int:
+        """Return the number of measurements of a trial."""
+        before = len(measured)
+        nodes, results = layers(**how)  # type: ignore[arg-type]
+        some = Cache(tmp_path, 1 << 24) if where is None else where
+        assert kept_trials(trial, some, *inputs)(nodes, results) == cost
+        return len(measured) - before
+
+    assert found(1) == 1
+    assert found(1) == 0
+    assert found(1, prefix="of another model ") == 0
+    assert found(2) == 1
+    assert found(1, seed=4) == 1  # other weights
+    assert found(1, where=OFF) == 1
+
+
+def test_parts_of_the_layers_have_their_own_costs(tmp_path: Path) -> None:
+    nodes, results = layers()
+    costs = iter(range(9))
+    trial = kept_trials(lambda *_: Taken(next(costs), 0), Cache(tmp_path, 1 << 24))
+    first, other = trial(nodes, results), trial(nodes[:1], nodes[0].outputs)
+    third = trial(nodes, [*results, nodes[0].output])  # one more result is stored
+    assert [one and one.cycles for one in (first, other, third)] == [0, 1, 2]
+    assert trial(nodes, results) == first
