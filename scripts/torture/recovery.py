@@ -107,7 +107,8 @@ def repeated(bench: Bench, begun: Start, random: Random) -> str:
     if job.resumes and not begun.old and random.integers(4):
         again = "--resume"
     if again == REFUSES:
-        if not bench.differs(job):
+        # a command that was killed after the last rename is complete, but leaves its lock
+        if not different(without_temporary(results(bench.work)), bench.right(job).files):
             return ""
         again = ""
     line = f"{job.line} {again}".strip()

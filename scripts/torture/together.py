@@ -35,7 +35,9 @@ REPORTS = (
 )
 READERS = ("verify new -q", "info new --json", "report new -q", "export new other.csv -q")
 MOST = 4  # commands at once
-OTHER_KIND = re.compile(r"is a folder|contains files other than a portfolio")
+OTHER_KIND = re.compile(
+    r"is a folder|contains files other than a portfolio|is not the output of a run"
+)
 """Refusals to replace an earlier output of another kind."""
 
 
