@@ -7,17 +7,18 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from mapper.cache.cache import NO_SLOT, Cache, Slot
 from mapper.cache.digests import digest
-from mapper.compiler.ir.graph import part_of
-from mapper.compiler.ir.node import Node
+from mapper.compiler.ir.graph import Graph, part_of
+from mapper.compiler.ir.node import Host, Node
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.ir.text import graph_to_json
 from mapper.compiler.model import Model
-from mapper.compiler.quantisation.ranges import RangesFile
+from mapper.compiler.quantisation.ranges import Feeds, Measure, Range, RangesFile, measure_ranges
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.transforms.base import Taken, Trial
 from storage.formats.layers.onnxgraph import whole_model
@@ -66,6 +67,34 @@ def slot_of(
     return cache.slot(kind, inputs.digest(), chip, settings, *more)
 
 
+def kept_ranges(
+    cache: Cache, inputs: CompileInputs, shape: NpuShape, settings: CompileSettings
+) -> Measure:
+    """Return a function that takes the ranges of maps from the cache, or measures and keeps them.
+
+    inputs, shape, settings : of the compilation
+    """
+    if not cache.is_on:
+        return measure_ranges
+    model = inputs._replace(test=None).digest()
+
+    def kept(graph: Graph, feeds: Feeds, tensors: Sequence[Tensor]) -> dict[Tensor, Range]:
+        host = [node.sources for node in graph.nodes if isinstance(node.operator, Host)]
+        names = [tensor.name for tensor in tensors]
+        slot = cache.slot("ranges", model, settings.samples, settings.off, shape, host, names)
+        data = slot.get()
+        if data is not None:
+            found = msgspec.msgpack.decode(data, type=list[tuple[float, float, list[int]]])
+            ranges = [Range(low, high, np.array(counts, np.int64)) for low, high, counts in found]
+            return dict(zip(tensors, ranges, strict=True))
+        measured = measure_ranges(graph, feeds, tensors)
+        rows = [(*measured[one][:2], measured[one].counts.tolist()) for one in tensors]
+        slot.put(msgspec.msgpack.encode(rows))
+        return measured
+
+    return kept
+
+
 def kept_trials(trial: Trial, cache: Cache, *inputs: Any) -> Trial:
     """Return a function that takes the costs of nodes from the cache, or measures and keeps them.
 
@@ -76,13 +105,7 @@ def kept_trials(trial: Trial, cache: Cache, *inputs: Any) -> Trial:
         return trial
 
     def kept(nodes: Sequence[Node], results: Sequence[Tensor]) -> Taken | None:
-        graph, arrays = graph_to_json(part_of(nodes, results))
-        for tensor in graph["tensors"]:
-            del tensor["name"]
-        for node in graph["nodes"]:
-            del node["sources"]
-        ends = [[one["tensor"] for one in graph.pop(role).values()] for role in ENDS]
-        slot = cache.slot("trials", graph, arrays, ends, *inputs)
+        slot = cache.slot("trials", nameless(nodes, results), *inputs)
         found = slot.get()
         if found is None:
             taken = trial(nodes, results)
@@ -91,6 +114,17 @@ def kept_trials(trial: Trial, cache: Cache, *inputs: Any) -> Trial:
         return msgspec.msgpack.decode(found, type=Taken | None)
 
     return kept
+
+
+def nameless(nodes: Sequence[Node], results: Sequence[Tensor]) -> tuple[Any, ...]:
+    """Return all of some nodes except names."""
+    graph, arrays = graph_to_json(part_of(nodes, results))
+    for tensor in graph["tensors"]:
+        del tensor["name"]
+    for node in graph["nodes"]:
+        del node["sources"]
+    ends = [[one["tensor"] for one in graph.pop(role).values()] for role in ENDS]
+    return graph, arrays, ends
 
 
 def cuts_slot(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from mapper.compiler.model import Model
 from mapper.compiler.optimise import optimised
 from mapper.compiler.quantisation.convert import Converter
-from mapper.compiler.quantisation.ranges import RangesFile
+from mapper.compiler.quantisation.ranges import Measure, RangesFile, measure_ranges
 from mapper.compiler.quantisation.score import Dataset
 from mapper.compiler.quantisation.verify import Compared, Verified, compared, request_of
 from mapper.compiler.settings import CompileSettings
@@ -25,12 +27,13 @@ def dataset(model: Model, samples: SampleArrays, most: int | None = None) -> Dat
 
 
 def calibration_of(
-    model: Model, samples: SampleArrays | RangesFile, settings: CompileSettings
-) -> Dataset | RangesFile:
+    model: Model, samples: SampleArrays | RangesFile, settings: CompileSettings,
+    measure: Measure = measure_ranges,
+) -> Dataset | RangesFile:  # fmt: skip
     """Return the source of ranges: samples, or a file of an earlier run."""
     if isinstance(samples, RangesFile):
         return samples
-    return dataset(model, samples, settings.samples)
+    return replace(dataset(model, samples, settings.samples), measure=measure)
 
 
 def compare_settings(

@@ -13,7 +13,7 @@ from functools import partial
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from mapper.cache.cache import OFF, Cache, Slot
-from mapper.compiler.caching import CompileInputs, cuts_slot
+from mapper.compiler.caching import CompileInputs, cuts_slot, kept_ranges
 from mapper.compiler.calibration import calibration_of, dataset, left_out
 from mapper.compiler.codegen.code import CoreCode
 from mapper.compiler.codegen.program import host_words
@@ -176,7 +176,9 @@ def _quantised(
     if bits.raises and shape.multiplier == "dual":
         added = partial(added_by_16_bits, shape=shape)
         request = replace(request, most_raised=MOST_RAISED, added=added)
-    calibration = calibration_of(model, samples, settings)
+    inputs = CompileInputs(model, samples, test)
+    measure = kept_ranges(cache, inputs, shape, settings)
+    calibration = calibration_of(model, samples, settings, measure)
     beside = None if test is None else dataset(model, test)
 
     def source_of(kept: Collection[str]) -> Graph:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
+import numpy as np
 import pytest
 
 from mapper.cache.cache import OFF, Cache
-from mapper.compiler.caching import kept_trials
+from mapper.compiler.caching import CompileInputs, kept_ranges, kept_trials
 from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.model import Model
+from mapper.compiler.quantisation.ranges import Range
+from mapper.compiler.settings import CompileSettings
 from mapper.compiler.transforms.base import Taken
+from storage.samples import SampleArrays
 from tests.compiler.networks import Builder
+from tests.compiler.programs import SHAPE
 
 
 def layers(prefix: str = "", seed: int = 3) -> tuple[list[Node], list[Tensor]]:
@@ -56,3 +64,31 @@ def test_parts_of_the_layers_have_their_own_costs(tmp_path: Path) -> None:
     third = trial(nodes, [*results, nodes[0].output])  # one more result is stored
     assert [one and one.cycles for one in (first, other, third)] == [0, 1, 2]
     assert trial(nodes, results) == first
+
+
+def test_ranges_of_a_model_are_measured_once(tmp_path: Path) -> None:
+    def ranges(seed: int, names: str = "", cache: Cache | None = None) -> dict[str, Range]:
+        build = Builder(6, 6, 4, 3)
+        result = build.relu(build.conv(build.input, 8))
+        result.name += names
+        samples = SampleArrays(Builder(6, 6, 4, seed).samples(5), None, [])
+        model = cast(Model, SimpleNamespace(
+            data=b"model", name="x", quantised=False, guessed=False, build_in_part=None
+        ))  # fmt: skip
+        kept = kept_ranges(
+            cache or OFF, CompileInputs(model, samples, None), SHAPE, CompileSettings()
+        )
+        return {
+            tensor.name: one
+            for tensor, one in kept(build.graph, {build.input: samples.x}, [result]).items()
+        }
+
+    cache = Cache(tmp_path, 1 << 24)
+    for seed, names in ((1, ""), (2, ""), (1, " of another pass"), (1, ""), (2, "")):
+        found, right = ranges(seed, names, cache), ranges(seed, names)
+        assert found.keys() == right.keys()
+        for name, one in right.items():
+            assert found[name][:2] == one[:2]
+            assert (found[name].counts == one.counts).all()
+            assert found[name].counts.dtype == np.int64
+    assert cache.contents().kinds["ranges"][0] == 3

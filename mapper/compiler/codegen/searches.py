@@ -30,7 +30,7 @@ class CutSearches:
     """Choices of cuts that were found before in this compilation."""
 
     def __init__(self, breadth: Breadth = DEFAULT) -> None:
-        self._breadth = breadth
+        self.breadth = breadth
         self._known: dict[Hashable, list[CutChoice]] = {}
         self._codes = TileCodes()
 
@@ -46,7 +46,7 @@ class CutSearches:
             layer = core, tuple(_of_macro(emitter, macro, _of_any_size))
             trials = TileTrials(emitter, macro, number, layer, self._codes)
             self._known[key] = choices(
-                macro, emitter.shape, trials.cost, trials.micro_ops, plane, self._breadth
+                macro, emitter.shape, trials.cost, trials.micro_ops, plane, self.breadth
             )
         return self._known[key]
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any
 
 from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.caching import nameless
 from mapper.compiler.codegen.builder import ALL_AT_ONCE, Choices, MemoryPlan
 from mapper.compiler.codegen.emitter import Emitter
 from mapper.compiler.codegen.kernels import weight_words
@@ -18,6 +20,7 @@ from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region, map_capacity, pixel_vectors
 from mapper.compiler.multicore.areas import Homes
 from mapper.compiler.multicore.job import MacroPiece, Whole
+from mapper.compiler.multicore.known_costs import KnownCosts, PartCost
 from mapper.compiler.multicore.line_buffers.lines import Lines, narrow_cut
 from mapper.compiler.multicore.slices import Slice, Sliced, slice_macro
 from mapper.compiler.program.inputs import Span
@@ -28,34 +31,6 @@ from mapper.compiler.tiling.onchip import Limits, chosen
 from mapper.compiler.tiling.tiles import Cut, extent_of
 from mapper.compiler.tiling.units import timeline_of_functions
 from mapper.errors import DoesNotFitError
-
-
-class PartCost(NamedTuple):
-    """Cost of a part of a layer.
-
-    cycles : cycles per frame, with every result sent to one core per layer that reads it
-    vectors : input feature maps; words, parameters... : entries of the memories. Weights that come
-        from the host pass through half of the weight memory
-    """
-
-    cycles: int
-    vectors: int
-    words: int
-    parameters: int
-    micro_ops: int
-    instructions: int
-    headers: int
-
-
-class KnownCosts:
-    """Costs of parts so far.
-
-    parts : by size and lag, or the reason why they do not fit; cuts : by size and cut
-    """
-
-    def __init__(self) -> None:
-        self.parts: dict[Hashable, PartCost | DoesNotFitError] = {}
-        self.cuts: dict[Hashable, PartCost] = {}
 
 
 class PartCosts:
@@ -85,12 +60,12 @@ class PartCosts:
         ends = piece.rows.first == 0, piece.rows.stop == extent.rows
         last = piece.blocks.stop == extent.blocks
         weights = self.streams, self.excess, None if self.lines is None else self.lines[2:]
-        size = *weights, piece.macro, piece.rows.size, piece.blocks.size, *ends, last
-        key = self.choices.lag, *size
+        size = *weights, piece.rows.size, piece.blocks.size, *ends, last
+        key = self.choices.lag, piece.macro, *size
         known = self._known.parts
         if key not in known:
             try:
-                known[key] = self._measured(piece, size)
+                known[key] = self._recalled(piece, size)
             except DoesNotFitError as error:
                 known[key] = error
         found = known[key]
@@ -101,6 +76,37 @@ class PartCosts:
     def words(self, number: int) -> int:
         """Return the weight words of a layer."""
         return weight_words(self.macros[number], self.shape)
+
+    def _recalled(self, piece: MacroPiece, size: tuple[Hashable, ...]) -> PartCost:
+        """Return the cost of a piece from the cache, or measure it."""
+        layer = self._known.layer(piece.macro, self._layer)
+        key = layer.key(self.choices.lag, self._line_buffers(piece.macro), *size)
+        if key not in layer:
+            layer[key] = self._measured(piece, (piece.macro, *size))
+        return layer[key]
+
+    def _layer(self, number: int) -> tuple[Any, ...]:
+        """Return all that the costs of a layer depend on, except lag, line buffers and size."""
+        macro = self.macros[number]
+        tensors = [*macro.inputs, *macro.outputs]
+        places = [self.homes.of(one) for one in tensors]
+        owners = list(dict.fromkeys(one.owner for one in places))
+        nodes = [one for one in (macro.windows, *macro.nodes, macro.sign) if one is not None]
+        return (
+            nameless(nodes, macro.outputs),
+            [(one.shape, one.type, one.planes, one.pad) for one in owners],
+            [(owners.index(one.owner), one[1:]) for one in places],
+            [self._takers(one) for one in macro.outputs],
+            (macro.words, self.shape, replace(self.choices, lag=0.0), self.searches.breadth),
+        )
+
+    def _line_buffers(self, number: int) -> Any:
+        """Return the widths of a layer's tiles and of the line buffers that it reads."""
+        if self.lines is None:
+            return None
+        owners = (self.homes.of(one).owner for one in self.macros[number].inputs)
+        columns = [self.lines.columns.get((number, owner), 0) for owner in owners]
+        return self.lines.widths[number], columns
 
     def _measured(self, piece: MacroPiece, size: Hashable) -> PartCost:
         """Return the cost of a piece. size : its size, and whether it is at an edge"""

@@ -7,17 +7,17 @@ but the placement: every placement uses the same cut.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from mapper.cache.cache import Slot
 from mapper.compiler.codegen.program import Tiling
 from mapper.compiler.log import CompileLog
-from mapper.compiler.multicore.costs import PartCost
 from mapper.compiler.multicore.cuts.period import Grouped
 from mapper.compiler.multicore.cuts.tries import Tried
 from mapper.compiler.multicore.job import CompileJob, MacroPiece
+from mapper.compiler.multicore.known_costs import PartCost, packed
 from mapper.compiler.multicore.line_buffers.lines import lines_of
 from mapper.compiler.multicore.simulated import Programs, Site
 from mapper.compiler.program.links import Place
@@ -76,7 +76,7 @@ def keep(slot: Slot, found: Chosen) -> None:
         list(best.cycles), best.period, best.latency, made.bound, made.hops, made.log.lines,
         found.tries,
     )  # fmt: skip
-    slot.put(msgspec.msgpack.encode(record, enc_hook=_number))
+    slot.put(packed(record))
 
 
 def recalled(slot: Slot, job: CompileJob, site: Site) -> Chosen | None:
@@ -95,8 +95,3 @@ def recalled(slot: Slot, job: CompileJob, site: Site) -> Chosen | None:
     programs = Programs(None, log, job, one.places, one.bound, one.hops, lines, tilings)
     found = Grouped(one.pieces, one.costs, one.groups)
     return Chosen(Tried(found, programs, one.cycles, one.period, one.latency), one.tries)
-
-
-def _number(value: Any) -> Any:
-    """Convert a number of numpy."""
-    return value.item()

@@ -17,7 +17,7 @@ from mapper.compiler.codegen.kernels import weight_words
 from mapper.compiler.codegen.searches import CutSearches
 from mapper.compiler.log import CompileLog
 from mapper.compiler.multicore.areas import taken_rows
-from mapper.compiler.multicore.costs import KnownCosts, PartCosts
+from mapper.compiler.multicore.costs import PartCosts
 from mapper.compiler.multicore.cuts.period import Grouped, Line
 from mapper.compiler.multicore.cuts.tries import (
     Tried,
@@ -31,6 +31,7 @@ from mapper.compiler.multicore.cuts.turns import turns
 from mapper.compiler.multicore.cuts.ways import LINES, MORE_LINES, PLANS, SHORT, SearchPlan, Way
 from mapper.compiler.multicore.job import CompileJob, Made, Whole, ports_of
 from mapper.compiler.multicore.kept import Chosen, keep, recalled
+from mapper.compiler.multicore.known_costs import KnownCosts
 from mapper.compiler.multicore.line_buffers.lines import lines_of
 from mapper.compiler.multicore.placement import PRESETS
 from mapper.compiler.multicore.room import require_room_on_several
@@ -81,6 +82,7 @@ def try_ways(task: Task) -> list[list[Tried[Placed]]]:
     """Return the simulated cuts of each way of a task."""
     search = _Search(task.job, task.chip, task.ports, task.costs)
     found = [search.cuts_or_none(way, task.tries) for way in task.ways]
+    task.costs.keep()
     return [
         [_with(one, (one.made.places, one.made.bound, one.made.hops)) for one in ran]
         for ran in found
@@ -147,7 +149,7 @@ class _Search:
         self.ended = False
         self._whole = Whole.of(job)
         self._site = Site(chip, ports, self._whole)
-        self._costs = costs or KnownCosts()
+        self._costs = costs or KnownCosts(job.kept.cache)
         self._known: dict[Hashable, Tried[Programs]] = {}
         self._refusal = ""  # of the last way that did not fit
 
@@ -162,6 +164,7 @@ class _Search:
                 best = self._placed_again(some, plan.again) if some else None
                 if best and (found is None or self._rank(best) < self._rank(found)):
                     found = best
+            self._costs.keep()
         assert found is not None
         return generated(self._site, found)
 
@@ -177,7 +180,7 @@ class _Search:
 
     def _cut(self, plan: SearchPlan) -> Ran:
         """Return the simulated cuts of a plan."""
-        self._costs = KnownCosts()
+        self._costs = KnownCosts(self.job.kept.cache)
         self.job = self.job._replace(searches=CutSearches(plan.breadth))
         found: Ran = []
         short: DoesNotFitError | None = None

@@ -18,8 +18,8 @@ from mapper.compiler.codegen.program import UNLIMITED
 from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import map_capacity
 from mapper.compiler.multicore.areas import Box, Homes
-from mapper.compiler.multicore.costs import PartCost
 from mapper.compiler.multicore.job import MacroPiece, Whole
+from mapper.compiler.multicore.known_costs import PartCost
 from mapper.compiler.multicore.slices import slice_macro
 
 WHOLE = 1 << 20

@@ -40,9 +40,12 @@ class Range(NamedTuple):
     counts: NDArray[np.int64]
 
 
-def measure_ranges(
-    graph: Graph, feeds: Mapping[Tensor, NDArray[np.float32]], tensors: Sequence[Tensor]
-) -> dict[Tensor, Range]:
+Feeds = Mapping[Tensor, NDArray[np.float32]]
+Measure = Callable[[Graph, Feeds, Sequence[Tensor]], dict[Tensor, Range]]
+"""Measures ranges, as `measure_ranges` does."""
+
+
+def measure_ranges(graph: Graph, feeds: Feeds, tensors: Sequence[Tensor]) -> dict[Tensor, Range]:
     """Return the ranges of tensors over all frames, in two passes; the second one counts.
 
     feeds : samples of the inputs, shape (frames, rows, columns, channels)

@@ -22,7 +22,7 @@ from mapper.compiler.quantisation.layers import WeightLayer
 from mapper.compiler.quantisation.losses import Signal, real_values, stored_feeds
 from mapper.compiler.quantisation.methods import chosen_ends
 from mapper.compiler.quantisation.parameters import Precision
-from mapper.compiler.quantisation.ranges import Ends, Range, measure_ranges
+from mapper.compiler.quantisation.ranges import Ends, Measure, Range, measure_ranges
 from mapper.compiler.quantisation.rest import Rest, is_in_part, without_scales
 from mapper.compiler.settings import Method
 from mapper.errors import MapperError
@@ -100,17 +100,19 @@ class Dataset:
 
     feeds : samples of its inputs by name, shape (frames, rows, columns, channels)
     labels : classes of the first output, or None
+    measure : measures ranges
     """
 
     feeds: Mapping[str, Frames]
     labels: NDArray[np.int64] | None = None
+    measure: Measure = measure_ranges
 
     def of(self, graph: Graph) -> dict[Tensor, Frames]:
         return {view.tensor: self.feeds[name] for name, view in graph.inputs.items()}
 
     def ranges(self, graph: Graph, wanted: Sequence[Tensor]) -> dict[Tensor, Range]:
         """Return the measured ranges of tensors of a floating-point graph."""
-        return measure_ranges(graph, self.of(graph), wanted)
+        return self.measure(graph, self.of(graph), wanted)
 
     @property
     def frames(self) -> int:

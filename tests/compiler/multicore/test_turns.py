@@ -10,10 +10,10 @@ import pytest
 
 from chipsim.chip.model import Chip
 from mapper.compiler.artifacts.cycles import run_frames
-from mapper.compiler.multicore.costs import PartCost
 from mapper.compiler.multicore.cuts.period import Line
 from mapper.compiler.multicore.cuts.turns import turns
 from mapper.compiler.multicore.job import MacroPiece
+from mapper.compiler.multicore.known_costs import PartCost
 from mapper.compiler.program.inputs import Span
 from mapper.errors import DoesNotFitError
 from tests.compiler.multicore.test_programs import HOW, checked, folder

@@ -11,8 +11,9 @@ from contextlib import suppress
 from typing import Protocol
 
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.multicore.costs import PartCost, PartCosts
+from mapper.compiler.multicore.costs import PartCosts
 from mapper.compiler.multicore.job import MacroPiece
+from mapper.compiler.multicore.known_costs import PartCost
 from mapper.compiler.multicore.vertices import shares
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.tiling.tiles import extent_of

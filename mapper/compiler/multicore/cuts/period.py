@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.ir.node import Relay
-from mapper.compiler.multicore.costs import PartCost, PartCosts
+from mapper.compiler.multicore.costs import PartCosts
 from mapper.compiler.multicore.cuts.chains import chains_of, strips_of, together
 from mapper.compiler.multicore.cuts.ways import Way
 from mapper.compiler.multicore.job import MacroPiece
+from mapper.compiler.multicore.known_costs import PartCost
 from mapper.compiler.multicore.slices import can_split_blocks, some_row_is_padding
 from mapper.compiler.multicore.vertices import SHARES, shares
 from mapper.compiler.program.inputs import Span
