@@ -143,6 +143,19 @@ class Measured:
         return self.state in ("ok", "refused") and self.anonymous <= SLACK * self.promised
 
 
+def anonymous(process: int) -> int:
+    """Return the anonymous memory of a process and of all that it started, bytes."""
+    total = 0
+    try:
+        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+        for line in Path(f"/proc/{process}/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                total = int(line.split()[1]) * 1024
+    except OSError:  # it has ended
+        return 0
+    return total + sum(anonymous(int(child)) for child in children)
+
+
 def measure(case: str, memory: int, command: Sequence[str], limit: float) -> Measured:
     """Run a command in a separate process and sample its memory."""
     import os
@@ -150,20 +163,13 @@ def measure(case: str, memory: int, command: Sequence[str], limit: float) -> Mea
     peak = 0
     start = time.perf_counter()
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    status = Path(f"/proc/{child.pid}/status")
     done = threading.Event()
     late = False
 
     def watch() -> None:
         nonlocal peak, late
         while not done.wait(0.005):
-            try:
-                lines = status.read_text().splitlines()
-            except OSError:
-                return
-            for line in lines:
-                if line.startswith("RssAnon:"):
-                    peak = max(peak, int(line.split()[1]) * 1024)
+            peak = max(peak, anonymous(child.pid))
             if time.perf_counter() - start > limit:
                 late = True
                 child.kill()
