@@ -24,6 +24,7 @@ from mapper.portfolio.sweep_file import LIMITS, SweepFile
 from mapper.session import MapRequest
 from mapper.settings import SETTINGS, preset
 from mapper.version import version
+from storage.csvcells import guarded
 from storage.files import write_file
 from storage.store.network import is_network_name
 
@@ -120,7 +121,7 @@ def csv_text(jobs: list[RunJob], portfolio: PortfolioFile) -> str:
         if run.state == "done":
             end["exit_code"] = 0
         rows.writerow(
-            [run.folder, *(_cell(job.given.get(name)) for name in beside)]
+            [_cell(run.folder), *(_cell(job.given.get(name)) for name in beside)]
             + [_cell(settings[name]) for name in SETTINGS]
             + [_cell(found.get(name)) for name in figures]
             + [_cell(value) for value in end.values()]
@@ -131,4 +132,4 @@ def csv_text(jobs: list[RunJob], portfolio: PortfolioFile) -> str:
 def _cell(value: Any) -> str:
     if value is None or value is UNSET:
         return ""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return guarded(str(value).lower() if isinstance(value, bool) else str(value))

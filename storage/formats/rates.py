@@ -23,6 +23,7 @@ from storage.formats.hdf5.sonataconfig import HDF5_MAGIC
 from storage.formats.hdf5.spikes import report_spikes
 from storage.formats.text.heading import separator, split_line
 from storage.formats.text.namedtable import (
+    NameCells,
     NamedTable,
     Where,
     is_number,
@@ -102,7 +103,7 @@ def _read_table(path: Path, network: NetworkFile) -> NDArray[np.float64]:
         if len(fields) > 1 and not any(map(is_number, fields[1:])):  # names of columns
             reader.next_line()
             places, named = _choose(fields, reader.where()), True
-        order = _Order()
+        order, cells = _Order(), NameCells()
         if len(fields) < 2 or (places == (0, 1) and len(fields) > 2 and is_number(fields[1])):
             raise BadInputError(
                 f"{reader.where(reader.line + 1)}: {len(fields)} columns; give two, neuron and "
@@ -111,7 +112,7 @@ def _read_table(path: Path, network: NetworkFile) -> NDArray[np.float64]:
         for (called, texts), where in NamedTable(reader, mark, len(fields)).pieces(places):
             if not named and neurons.are_numbers:
                 _not_instants(called, where)
-            found = neurons.find(list(map(str.strip, called)), where)
+            found = neurons.find(cells.read(called, where), where)
             values = real_numbers(texts, where, "rate")
             refuse(values < 0, texts, where, "rate {} is negative; silent neurons have the rate 0")
             first = np.unique(found, return_index=True)[1]

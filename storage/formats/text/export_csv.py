@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from storage.csvcells import guarded
 from storage.formats.called import read_called
 from storage.formats.edges import edge_blocks
 from storage.formats.losses import Loss, isolated
@@ -33,8 +34,8 @@ def save(net: NetworkFile, destination: Path) -> list[Loss]:
 
 
 def _quoted(name: str) -> str:
-    """Quote a name, which may contain a comma."""
-    return '"' + name.replace('"', '""') + '"'
+    """Quote a name, which may contain a comma, as text that spreadsheets do not evaluate."""
+    return '"' + guarded(name).replace('"', '""') + '"'
 
 
 def _comes_back(name: str) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from storage.csvcells import EVALUATED, is_formula, is_guarded, unguarded
 from storage.errors import BadInputError
 from storage.formats.base import ImportJob
 from storage.formats.columns import Columns
@@ -26,6 +27,7 @@ from storage.formats.text.reader import TextReader
 from storage.store.meta import NetworkMeta
 
 SPLIT_BYTES = 1 << 20  # bytes of text split at a time
+_FIRST = frozenset(f"'{EVALUATED}")
 Where = Callable[[int], str]
 
 
@@ -83,8 +85,38 @@ class NamedTable:
         return rows
 
 
-def _names(column: list[str], where: Where) -> list[str]:
-    names = list(map(str.strip, column))
+class NameCells:
+    """The names in the cells of a table, without the quotes of `storage.csvcells`.
+
+    A table that guards some names must guard all: otherwise a cell with a quote could be the name
+    of another neuron.
+    """
+
+    def __init__(self) -> None:
+        self._guarded = self._plain = ""  # an example of each
+
+    def read(self, column: list[str], where: Where) -> list[str]:
+        """Return the names in a column of some rows.
+
+        Raises `BadInputError` if only some of the names that spreadsheets evaluate are guarded.
+        """
+        names = list(map(str.strip, column))
+        if _FIRST.isdisjoint({name[:1] for name in names}):
+            return names
+        for row, name in enumerate(names):
+            if is_guarded(name):
+                self._guarded, names[row] = name, unguarded(name)
+            elif is_formula(name):
+                self._plain = name
+            if self._guarded and self._plain:
+                raise BadInputError(
+                    f"{where(row)}: {self._plain[:40]!r} needs a single quote in front, because "
+                    f"{self._guarded[:40]!r} has one"
+                )
+        return names
+
+
+def _whole(names: list[str], where: Where) -> list[str]:
     if "" in names:
         raise BadInputError(
             f"{where(names.index(''))}: a value is missing; fill in or delete the line"
@@ -132,15 +164,20 @@ def load_named(
     Raises `BadInputError` with the line of the first fault.
     """
     table, populations = (NameTable(reader.path, job.memory) for _ in range(2))
+    cells = NameCells()
+
+    def names(column: list[str], where: Where) -> list[str]:
+        return _whole(cells.read(column, where), where)
+
     with EdgeSpool(job, table) as spool:
         rows = NamedTable(reader, mark, len(columns.names))
         for parts, where in rows.pieces(columns.places):
             *ends, weights, groups = columns.split(parts)
-            source, target = (_names(part, where) for part in ends)
+            source, target = (names(part, where) for part in ends)
             weight = None if weights is None else real_numbers(weights, where, "weight")
             codes = None
             if groups is not None:
-                codes = populations.pairs(*(_names(part, where) for part in groups))
+                codes = populations.pairs(*(names(part, where) for part in groups))
             spool.add(*table.pairs(source, target), weight, codes)
             table.require_memory(reader.fraction)
             job.progress(reader.fraction)
