@@ -280,11 +280,15 @@ def _map(
     from mapper.results.loads import Loads
     from mapper.results.output import LOG
     from mapper.session import Workspace, mapped
+    from storage.blobs.access import StoreAccess, store_access
     from storage.scratch.nameless import NamelessFile
 
-    with tempfile.TemporaryDirectory(
-        prefix="mapper-", dir=workdir, ignore_cleanup_errors=True
-    ) as name:
+    with (
+        store_access(StoreAccess()),
+        tempfile.TemporaryDirectory(
+            prefix="mapper-", dir=workdir, ignore_cleanup_errors=True
+        ) as name,
+    ):
         folder = Path(name)
         place = Workspace(folder, lasting=False)
         monitor: Monitor

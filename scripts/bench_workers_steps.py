@@ -11,6 +11,7 @@ from mapper.executors.shard import State
 from mapper.executors.worker_interface import Asked
 from mapper.graph.network_rows import NetworkRows
 from mapper.monitoring.monitor import Monitor
+from storage.blobs.access import StoreAccess
 from storage.store.network import NetworkFile
 
 
@@ -21,7 +22,7 @@ def nothing(*_: Any) -> None:
 def milliseconds_of_a_step(path: Path, folder: Path, calls: int) -> float:
     """Return the median milliseconds of a call of two workers, each with a chunk of cached rows."""
     with NetworkFile(path) as network:
-        source = NetworkRows(path, network.identity, 0, 1, network.connections)
+        source = NetworkRows(path, network.identity, StoreAccess(), 0, 1, network.connections)
         chunks, entries = network.block_count, network.connections
     took = []
     with start_workers(Asked(2), folder) as workers, Monitor() as monitor:

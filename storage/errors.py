@@ -69,3 +69,7 @@ class MissingExtraError(StorageError):
 
 class MissingObjectError(BadInputError):
     """A store has no such object."""
+
+
+class ChangedObjectError(BadInputError):
+    """An object in a store changed, or was deleted, while a command read it."""

@@ -7,7 +7,7 @@ import re
 import threading
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -54,9 +54,13 @@ class WebServer(ThreadingHTTPServer):
     """Web server of `objects` with range requests.
 
     failures : status codes for the next requests, 0 for a broken connection
-    ranges : (start, size) of the requests so far; most : maximum of concurrent requests
+    ranges : (start, size) of the requests so far; conditions : their headers If-Match
+    most : maximum of concurrent requests
     delay : seconds before each answer
     drip : bytes per piece and seconds before each piece, or None
+    tags : entity tags of objects; modified : their times of modification, if not the usual one
+    ignores : whether it ignores the condition If-Match
+    changes : actions that change it; each key is the number of requests answered before
     """
 
     daemon_threads = True
@@ -71,6 +75,11 @@ class WebServer(ThreadingHTTPServer):
         self.asked: Counter[str] = Counter()
         self.delay = 0.0
         self.drip: tuple[int, float] | None = None
+        self.tags: dict[str, str] = {}
+        self.modified: dict[str, str] = {}
+        self.ignores = False
+        self.changes: dict[int, Callable[[], None]] = {}
+        self.conditions: list[str | None] = []
         self.stopped = threading.Event()
 
     @property
@@ -85,7 +94,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         server = self.server
         with server.lock:
+            server.changes.pop(sum(server.asked.values()), lambda: None)()
             server.asked[self.path] += 1
+            server.conditions.append(self.headers.get("If-Match"))
             server.busy += 1
             server.most = max(server.most, server.busy)
             failure = server.failures.pop(0) if server.failures else None
@@ -97,7 +108,9 @@ class _Handler(BaseHTTPRequestHandler):
                 server.busy -= 1
 
     def _answer(self, failure: int | None) -> None:
-        data = self.server.objects.get(self.path)
+        data, tag = self.server.objects.get(self.path), self.server.tags.get(self.path)
+        if data and not self.server.ignores and self.headers.get("If-Match", tag) != tag:
+            failure = 412
         if failure == 0:
             self.close_connection = True
             self.connection.close()
@@ -113,12 +126,20 @@ class _Handler(BaseHTTPRequestHandler):
             start, end = int(found[1]), min(int(found[2] or len(data) - 1) + 1, len(data))
         else:
             start, end = max(0, len(data) - int(found[2])), len(data)
+        if start >= end:
+            self.send_response(416)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         with self.server.lock:
             self.server.ranges.append((start, end - start))
         self.send_response(206)
         self.send_header("Content-Length", str(end - start))
         self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(data)}")
-        self.send_header("Last-Modified", "Mon, 23 Nov 2026 09:00:00 GMT")
+        when = self.server.modified.get(self.path, "Mon, 23 Nov 2026 09:00:00 GMT")
+        self.send_header("Last-Modified", when)
+        if tag is not None:
+            self.send_header("ETag", tag)
         self.end_headers()
         size, pause = self.server.drip or (end - start or 1, 0.0)
         with contextlib.suppress(ConnectionError):  # the client no longer waits

@@ -25,7 +25,7 @@ ALLOWED = {
         "name",  # OPENBLAS_NUM_THREADS, MKL_NUM_THREADS, VECLIB_MAXIMUM_THREADS
     },
     "mapper.kernels.warmup": {"NUMBA_CACHE_DIR", "XDG_CACHE_HOME"},
-    "storage.blobs.requests": {"TIMEOUT"},  # MAPPER_STORE_TIMEOUT
+    "storage.blobs.access": {"TIMEOUT"},  # MAPPER_STORE_TIMEOUT
     "storage.formats.layers.onnxruns": {"ORT_DISABLE_TELEMETRY"},
 }  # fmt: skip
 

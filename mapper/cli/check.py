@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mapper.cli import options as common
 from mapper.cli import terminal, tuning, worker_options
+from mapper.cli.stores import add_timeout
 from mapper.errors import DOES_NOT_FIT, UsageError
 from storage.address import path_of
 
@@ -47,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tuning.add_method(parser)
     tuning.add_settings(parser)
     common.add_columns(parser)
+    add_timeout(parser)
     common.add_effort(parser, seed=False)
     group = parser.add_argument_group("workers of `mapper run --workers`")
     group.add_argument(

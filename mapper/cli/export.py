@@ -15,6 +15,7 @@ from mapper.cli.locking import lock_output
 from mapper.cli.neurons import add_neurons
 from mapper.cli.options import above_zero
 from mapper.cli.simulate import add_units
+from mapper.cli.stores import add_timeout
 from mapper.exports import EXPORTS as MAPPINGS
 from storage.address import path_of
 from storage.formats import EXPORTS as NETWORKS
@@ -58,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     names = ", ".join(dict.fromkeys((*NETWORKS, *MAPPINGS)))
     parser.add_argument("--format", metavar="F", help=f"{names} (default: by extension)")
     common.add_memory(parser)
+    add_timeout(parser)
     group = parser.add_argument_group("output folders")
     group.add_argument(
         "--network",

@@ -11,6 +11,7 @@ from mapper.cli import options as common
 from mapper.cli import terminal
 from mapper.cli.formats import list_formats
 from mapper.cli.locking import lock_output
+from mapper.cli.stores import add_timeout
 from storage.address import RemotePath, path_of
 from storage.formats import FORMATS
 
@@ -64,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--nodes", type=Path, metavar="FILE", help="SONATA nodes file, if SRC is an edges file"
     )
     common.add_rates(parser)
+    add_timeout(parser)
     common.add_effort(parser, seed=False)
 
 

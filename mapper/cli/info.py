@@ -10,6 +10,7 @@ import numpy as np
 
 from mapper.cli import options as common
 from mapper.cli import terminal
+from mapper.cli.stores import add_timeout
 from mapper.errors import MapperError
 from storage.address import RemotePath, path_of
 
@@ -31,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=path_of, metavar="NET|DIR|NPC",
                         help="network file, output folder, program or macro records")  # fmt: skip
     common.add_memory(parser)
+    add_timeout(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 from mapper.cli.budget import budget_of
 from mapper.cli.parser import HelpFormatter, Parser, Topic
+from mapper.cli.stores import access_of
 from mapper.concurrency.interrupts import leave
 from mapper.errors import BAD_INPUT, CLOSED_PIPE, INTERRUPTED, known_error
 from mapper.kernels.installation import bound_products, prepare
@@ -191,7 +192,7 @@ def _notes(options: argparse.Namespace) -> Iterator[None]:
 
 def _run(options: argparse.Namespace) -> int:
     try:
-        with _notes(options), budget_of(options):
+        with _notes(options), budget_of(options), access_of(options):
             code: int = options.run(options)
         return code
     except KeyboardInterrupt as stop:

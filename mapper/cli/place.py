@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from mapper.cli import options as common
 from mapper.cli import terminal, tuning
 from mapper.cli.locking import lock_output
+from mapper.cli.stores import add_timeout
 from mapper.errors import INTERRUPTED
 from mapper.settings import EFFORTS, Settings
+from storage.address import path_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,7 +49,7 @@ SETTABLE = tuple(name for names in READ.values() for name in names)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s GROUPS --chip C [options]"
-    parser.add_argument("groups", type=Path, metavar="GROUPS", help="graph of groups")
+    parser.add_argument("groups", type=path_of, metavar="GROUPS", help="graph of groups")
     common.add_chip(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="npz or csv to write")
     tuning.add_preset(parser)
@@ -67,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tuning.add_settings(parser, SETTABLE)
     common.add_columns(parser)
     common.add_rates(parser)
+    add_timeout(parser)
     common.add_effort(parser)
 
 

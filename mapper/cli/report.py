@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mapper.cli import options as common
 from mapper.cli import terminal
 from mapper.cli.locking import lock_output
+from mapper.cli.stores import add_timeout
 from storage.address import path_of
 
 if TYPE_CHECKING:
@@ -26,10 +27,9 @@ examples:
   mapper report old-result --network moved/net.bin
 
 DIR is the output folder of a run. `mapper run` writes report.html; this command
-writes it again, e.g. after an update, or shows two mappings on one page with a
-shared colour scale. The page is one file that needs no internet connection.
-Folders of older versions have no traffic.npz: the traffic is measured again,
-which needs the mapped network, and stored there.
+writes it again, e.g. after an update, or shows two mappings on one page with one
+colour scale. The page needs no internet connection. Folders of older versions
+have no traffic.npz: traffic is measured on their network, and stored there.
 
 Two mappings are compared in percent and must have the same network and traffic
 (equal --rates); the chips may differ.
@@ -55,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--network", type=path_of, metavar="NET", help="network of DIR, if it was moved"
     )
+    add_timeout(parser)
     common.add_effort(parser, seed=False)
 
 

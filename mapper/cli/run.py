@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mapper.cli import many, terminal, tuning, worker_options
 from mapper.cli import options as common
+from mapper.cli.stores import add_timeout
 from mapper.errors import INTERRUPTED, MapperError, UsageError
 from storage.address import path_of
 
@@ -60,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     method.add_argument("--seeds", metavar="A..B", help="one run per seed: 1..8, or 1,4,9")
     many.add_keep(method)
+    add_timeout(method)
 
 
 def run(options: argparse.Namespace) -> int:

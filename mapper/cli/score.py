@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mapper.cli import options as common
 from mapper.cli import terminal, worker_options
+from mapper.cli.stores import add_timeout
 from mapper.errors import BAD_INPUT
 from storage.address import path_of
 
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.add_chip(parser)
     common.add_columns(parser)
     common.add_rates(parser)
+    add_timeout(parser)
     common.add_effort(parser, seed=False)
     worker_options.add_workers(parser)
 

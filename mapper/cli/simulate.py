@@ -14,6 +14,7 @@ from mapper.cli.hw import CORE_OPTIONS
 from mapper.cli.neurons import add_neurons
 from mapper.cli.options import Option, above_zero, add_options, choice, flag, positive
 from mapper.cli.parser import HELP_ALL, Topic
+from mapper.cli.stores import add_timeout
 from mapper.errors import UsageError
 from mapper.exports.base import NEURON_OPTIONS, WIDTHS
 from storage.address import path_of
@@ -193,6 +194,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name in WIDTHS:
         option, text = f"--{name.replace('_', '-')}", CORE_OPTIONS[name]
         group.add_argument(option, type=common.positive, metavar="N", help=text)
+    add_timeout(parser)
     common.add_effort(parser)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from mapper.cli import many
 from mapper.cli import options as common
 from mapper.cli.caching import add_no_cache, cache_of
+from mapper.cli.stores import add_timeout
 
 EPILOG = """\
 examples:
@@ -20,9 +21,8 @@ tries.toml:
   preset = ["fast", "default"]
   seed = "1..4"
 
-Each key has a value or a list of values: network, chip, any setting (`mapper
-docs settings`), core limits, rates. Each combination is a run and a row of
-sweep.csv in the output folder. `mapper docs portfolio` lists the keys.
+Each key has a value or a list of values, and each combination is a run and a row
+of sweep.csv in the output folder. `mapper docs portfolio` lists the keys.
 """
 
 
@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     many.add_folder(parser, "NAME-sweep")
     many.add_workers(parser)
     many.add_keep(parser)
+    add_timeout(parser)
     common.add_effort(parser, seed=False)
     add_no_cache(parser)
 

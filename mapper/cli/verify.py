@@ -9,6 +9,7 @@ from typing import Any
 from mapper.cli import options as common
 from mapper.cli import terminal, worker_options
 from mapper.cli.budget import require_neurons
+from mapper.cli.stores import add_timeout
 from storage.address import path_of
 
 EPILOG = """\
@@ -30,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--network", type=path_of, metavar="NET", help="network of DIR, if it was moved"
     )
     common.add_memory(parser)
+    add_timeout(parser)
     worker_options.add_workers(parser)
 
 

@@ -47,6 +47,8 @@ class ZipMembers:
         self._files.append(BlobFile(blob))
         try:
             self._zips.append(zipfile.ZipFile(self._files[-1]))
+        except BadInputError:
+            raise
         except (zipfile.BadZipFile, OSError, ValueError, RuntimeError) as error:
             raise CheckFailedError(f"{path}: not a network file: {error}") from error
         for info in self._zips[-1].infolist():  # zipfile allocates the size in the directory
@@ -81,6 +83,8 @@ class ZipMembers:
                     block = number * chunk // step if member.startswith("attr") else number
                     if not first <= block < at:
                         raise CheckFailedError(f"{self.path / name}: {member} is out of range")
+        except BadInputError:
+            raise
         except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
             raise CheckFailedError(f"{place}: is damaged: {error}") from error
 

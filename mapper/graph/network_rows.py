@@ -17,6 +17,7 @@ from mapper.graph.rows import COPY, Rows, StreamedRows
 from mapper.graph.sparsification import ThinnedGraph
 from mapper.monitoring.monitor import Monitor
 from storage.arrays import Int32
+from storage.blobs.access import StoreAccess, current_access, store_access
 from storage.graph import Graph
 from storage.scratch.packed import Lists, RowCache
 from storage.scratch.scratch import Scratch
@@ -29,12 +30,14 @@ class NetworkRows(NamedTuple):
     """Source of rows: the path of a network, and its sampling.
 
     identity : of the file, see `NetworkFile`
+    access : of the driver, if the path is an address
     shift : of the weights, see `mapper.graph.rows.weight_shift`
     threshold, connections : of the sample, see `ThinnedGraph`; 1 for all connections
     """
 
     path: Path
     identity: tuple[int, int]
+    access: StoreAccess
     shift: int
     threshold: int
     connections: int
@@ -49,19 +52,22 @@ class NetworkRows(NamedTuple):
         Raises `UsageError` if the worker does not see the file or sees a different one,
         `StorageError` if it is damaged.
         """
-        graph: Graph = open_same(self.path, self.identity)
+        graph: Graph = open_same(self.path, self.identity, self.access)
         if self.threshold > 1:
             graph = ThinnedGraph(graph, self.threshold, self.connections)
         return CachedRows(graph, self.shift, scratch)
 
 
-def open_same(path: Path, identity: tuple[int, int]) -> NetworkFile:
+def open_same(path: Path, identity: tuple[int, int], access: StoreAccess) -> NetworkFile:
     """Open the network that the driver has opened; identity : of the file.
+
+    access : of the driver to objects
 
     Raises `UsageError` if this process, a worker, does not see it or sees a different file.
     """
     require_seen(path)
-    network = NetworkFile(path)
+    with store_access(access):
+        network = NetworkFile(path)
     if network.identity != identity:
         network.close()
         raise UsageError(
@@ -112,7 +118,9 @@ class WorkedRows(StreamedRows):
             network, threshold = graph.whole, graph.threshold
         assert isinstance(network, NetworkFile), "workers can only read network files"
         path = network.path.absolute()
-        source = NetworkRows(path, network.identity, shift, threshold, graph.connections)
+        source = NetworkRows(
+            path, network.identity, current_access(), shift, threshold, graph.connections
+        )
         self.executor = workers.executor(source, self.chunks, self.entries, monitor)
         self._degrees = np.empty(self.vertices, np.int32)
         every = range(self.chunks)

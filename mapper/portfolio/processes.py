@@ -27,6 +27,7 @@ from mapper.monitoring.monitor import Monitor
 from mapper.monitoring.resources import all_cores
 from mapper.portfolio.executor import Executor, OnNote, Outcome, UnkeptStop, perform
 from mapper.portfolio.run import RunTask
+from storage.blobs.access import StoreAccess, current_access, store_access
 from storage.errors import StorageWarning
 
 ATTEMPTS = 3  # attempts at a run whose process dies
@@ -111,7 +112,7 @@ class ProcessExecutor(Executor):
         """Send a task to a process; queue its notes and return its outcome."""
         assert process.stdin is not None
         assert process.stdout is not None
-        pickle.dump(task, process.stdin)
+        pickle.dump((task, current_access()), process.stdin)
         process.stdin.flush()
         while not isinstance(found := pickle.load(process.stdout), Outcome):
             self._news.put(found)
@@ -157,20 +158,20 @@ def _end(process: subprocess.Popen[bytes]) -> str:
 def work() -> None:
     """Execute the runs that arrive on standard input, until it is closed."""
     output = answers()
-    tasks: SimpleQueue[RunTask] = SimpleQueue()
+    tasks: SimpleQueue[tuple[RunTask, StoreAccess]] = SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, tasks), daemon=True).start()
     while True:
-        task = tasks.get()
+        task, access = tasks.get()
         name = task.output.name
         told = _Told(name, output)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), store_access(access):
             warnings.simplefilter("always", StorageWarning)
             warnings.showwarning = told.warned
             outcome = perform(task, lambda log: Monitor(log=log, stop=UnkeptStop()), told)
         _send(output, outcome)
 
 
-def _read(pipe: BinaryIO, tasks: SimpleQueue[RunTask]) -> None:
+def _read(pipe: BinaryIO, tasks: SimpleQueue[tuple[RunTask, StoreAccess]]) -> None:
     """Queue tasks from the pipe; when it is closed, end the process at once."""
     try:
         while True:

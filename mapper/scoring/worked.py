@@ -22,15 +22,20 @@ from mapper.graph.rows import StreamedRows
 from mapper.monitoring.monitor import Monitor
 from mapper.scoring.measure import OutgoingSynapses
 from storage.arrays import Int32
+from storage.blobs.access import StoreAccess, current_access
 from storage.scratch.scratch import Scratch
 from storage.store.network import RATE, NetworkFile
 
 
 class SynapseSource(NamedTuple):
-    """The synapses of a network, by its path; identity : of the file, see `NetworkFile`."""
+    """The synapses of a network, by its path; identity : of the file, see `NetworkFile`.
+
+    access : of the driver, if the path is an address
+    """
 
     path: Path
     identity: tuple[int, int]
+    access: StoreAccess
 
     @property
     def exchanged(self) -> bool:
@@ -38,7 +43,7 @@ class SynapseSource(NamedTuple):
 
     def open(self, scratch: Scratch) -> SynapseRows:
         """Open the rows; raises the errors of `open_same`."""
-        return SynapseRows(open_same(self.path, self.identity), scratch.path)
+        return SynapseRows(open_same(self.path, self.identity, self.access), scratch.path)
 
 
 class SynapseRows(StreamedRows):
@@ -88,7 +93,7 @@ def sweep_on(
     monitor : receives the number of connections of each block, as in `measure_network`
     """
     both = 1 if network.undirected else 2  # a synapse counts at its source and its target
-    source = SynapseSource(network.path.absolute(), network.identity)
+    source = SynapseSource(network.path.absolute(), network.identity, current_access())
     executor = workers.executor(source, network.block_count, network.connections, monitor)
     executor.begin(State(core))
 

@@ -11,10 +11,11 @@ from datetime import timedelta
 from typing import Any
 
 from storage.address import RemotePath
+from storage.blobs.access import OPTION, TIMEOUT, Pin, current_access
 from storage.blobs.blob import Blob
 from storage.blobs.readahead import DEFAULT_BUFFER, ReadAhead
-from storage.blobs.requests import TIMEOUT, ObjectRange, Requests, StalledError, timeout_seconds
-from storage.errors import BadInputError, MissingObjectError
+from storage.blobs.requests import ObjectRange, Requests, StalledError
+from storage.errors import BadInputError, ChangedObjectError, MissingObjectError
 from storage.extras import require_extra
 
 TAIL = 1 << 18  # bytes at the end fetched with the size: archives keep their directory there
@@ -27,13 +28,15 @@ _RETRIES = {
 }  # fmt: skip
 _TIMES = {"connect_timeout": "10s", "timeout": "1d", "allow_http": True}  # see `Requests`
 _MISSING = (FileNotFoundError,)  # the error of obstore is a subclass
+_BEYOND = "416 Range Not Satisfiable"  # in the message of an error without a separate class
 _REASON = re.compile(r'(?:message|error): "([^"]{1,200})"|<Message>([^<]{1,200})</Message>')
 
 
 class RemoteBlob(Blob):
     """An object read in ranges; a failed request is retried once.
 
-    `MAPPER_STORE_TIMEOUT` seconds without progress end a request, including its retry.
+    All requests of a command read the version of the first one, and end after its timeout without
+    progress, including the retry; see `storage.blobs.access`.
     """
 
     path: RemotePath
@@ -42,13 +45,14 @@ class RemoteBlob(Blob):
         """buffer : bytes to prefetch
 
         Raises `MissingExtraError` without the extra `remote`, `BadInputError` if the object cannot
-        be read.
+        be read, `ChangedObjectError` if it has changed since the command read it first.
         """
         self.path = path
         obstore = require_extra("obstore", "remote", path, "addresses of objects")
         self._errors = obstore.exceptions
         folder, _, key = path.url.rpartition("/")
-        seconds = timeout_seconds()
+        access = current_access()
+        self._pins, seconds = access.pins, access.timeout()
         try:
             store = obstore.store.from_url(folder, client_options=_TIMES, retry_config=_RETRIES)
         except (self._errors.BaseError, ValueError) as error:
@@ -57,7 +61,13 @@ class RemoteBlob(Blob):
             ) from error
 
         async def get(wanted: Any) -> Any:
-            return await obstore.get_async(store, key, options={"range": wanted})
+            pin = self._pins.get(path.url)
+            match = {"if_match": pin.tag} if pin and pin.tag else {}
+            found = await obstore.get_async(store, key, options={"range": wanted, **match})
+            told = Pin.of(found.meta)
+            if self._pins.setdefault(path.url, told) != told:
+                raise ChangedObjectError(self._changed("changed"))
+            return found
 
         self._requests = Requests(get, seconds, self._is_passing)
         try:
@@ -85,11 +95,21 @@ class RemoteBlob(Blob):
     def _is_passing(self, error: Exception) -> bool:
         """Return whether the error may be temporary, so that the request is retried."""
         errors = self._errors
-        lasting = (*_MISSING, errors.PermissionDeniedError, errors.UnauthenticatedError)
-        return isinstance(error, errors.BaseError | OSError) and not isinstance(error, lasting)
+        lasting = (
+            *_MISSING, errors.PermissionDeniedError, errors.UnauthenticatedError,
+            errors.PreconditionError,
+        )  # fmt: skip
+        passing = isinstance(error, errors.BaseError | OSError) and not isinstance(error, lasting)
+        return passing and _BEYOND not in str(error)
 
     def _refused(self, error: Exception) -> BadInputError:
         errors = self._errors
+        pinned = self.path.url in self._pins
+        if pinned and isinstance(error, _MISSING):
+            return ChangedObjectError(self._changed("was deleted"))
+        # all ranges lie within the size of the first response
+        if pinned and (isinstance(error, errors.PreconditionError) or _BEYOND in str(error)):
+            return ChangedObjectError(self._changed("changed"))
         if isinstance(error, _MISSING):
             what = "no such object; check bucket and key"
             return MissingObjectError(f"{self.path}: {what}")
@@ -100,11 +120,14 @@ class RemoteBlob(Blob):
         if isinstance(error, StalledError):
             return BadInputError(
                 f"{self.path}: the store stalled: {error}; check endpoint and network, or set "
-                f"{TIMEOUT} to more seconds"
+                f"{OPTION} or {TIMEOUT} to more seconds"
             )
         return BadInputError(
             f"{self.path}: cannot read: {_first_of(error)}; check address, endpoint and network"
         )
+
+    def _changed(self, how: str) -> str:
+        return f"{self.path}: {how} while it was read; repeat the command when it is complete"
 
     def forget(self) -> None:
         self._ahead.forget()

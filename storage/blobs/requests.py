@@ -8,19 +8,13 @@ exceeds. Here the limit is progress: at least `SLOWEST` bytes per second in each
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from threading import Lock, Thread
 from typing import Any, NamedTuple
 
 from storage.closing import Closing
-from storage.errors import BadInputError
 
-TIMEOUT = "MAPPER_STORE_TIMEOUT"
-"""Environment variable: seconds without progress that end a request."""
-DEFAULT_TIMEOUT = 30.0
-LONGEST_TIMEOUT = 86400.0
 SLOWEST = 1 << 10  # bytes per second
 
 
@@ -33,26 +27,6 @@ class ObjectRange(NamedTuple):
 
     size: int
     data: bytearray
-
-
-def timeout_seconds() -> float:
-    """Return the timeout from the environment, or the default.
-
-    Raises `BadInputError` if it is not a number of seconds within range.
-    """
-    text = os.environ.get(TIMEOUT, "")
-    if not text:
-        return DEFAULT_TIMEOUT
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= LONGEST_TIMEOUT:
-        raise BadInputError(
-            f"{TIMEOUT}={text}: not a timeout; give seconds, more than 0 and at most "
-            f"{LONGEST_TIMEOUT:.0f}"
-        )
-    return seconds
 
 
 class Requests(Closing):

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.blobs.blob import Blob
-from storage.errors import CorruptError
+from storage.errors import BadInputError, CorruptError
 
 _RECORD = np.dtype(
     [
@@ -137,9 +137,9 @@ class ArchiveIndex:
         self._parts = {prefix: [empty] for prefix in prefixes}
         try:
             self._parse()
+        except BadInputError:
+            raise
         except (ValueError, NotImplementedError) as error:
-            if isinstance(error, CorruptError):
-                raise
             reason = f"not a complete zip archive ({error})"
             raise CorruptError(f"{blob.path}: {reason}; recreate the network") from error
         self._series: dict[str, Series] = {}

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from storage.address import RemotePath, path_of
 from storage.blobs import readahead
+from storage.blobs.access import TIMEOUT, Pin, StoreAccess, current_access, store_access
 from storage.blobs.opening import open_blob
 from storage.blobs.readahead import BEHIND, IN_FLIGHT, ReadAhead
-from storage.blobs.requests import TIMEOUT
-from storage.errors import BadInputError, CorruptError, MissingExtraError
+from storage.errors import BadInputError, ChangedObjectError, CorruptError, MissingExtraError
 from storage.store.network import NetworkFile
 from storage.store.writer import NetworkWriter
 from tests.objects import WebServer, put, s3_server, web_server
@@ -259,6 +259,110 @@ def test_bad_timeouts(value: str, web: WebServer, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv(TIMEOUT, value)
     with pytest.raises(BadInputError, match=f"^{TIMEOUT}={value}: not a timeout; give seconds"):
         open_blob(path_of(f"{web.url}/net.bin"))
+
+
+LATER = "Tue, 24 Nov 2026 09:00:00 GMT"
+
+
+def replace_object(web: WebServer, size: int, tag: str | None, modified: str) -> None:
+    web.objects["/net.bin"] = bytes(size)
+    web.modified["/net.bin"] = modified
+    if tag is not None:
+        web.tags["/net.bin"] = tag
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("ignores", [False, True])
+@pytest.mark.parametrize(
+    ("first", "then", "size", "modified"),
+    [
+        ('"one"', '"two"', LARGE, ""),
+        ('"one"', None, LARGE + 1, ""),  # a store that does not update its tags
+        ('"one"', '"two"', 60, LATER),  # later ranges begin after the end
+        (None, None, LARGE, LATER),
+        (None, None, LARGE - 1, ""),
+        ('W/"one"', 'W/"one"', LARGE, LATER),
+    ],
+)
+def test_objects_that_change_while_they_are_read(
+    first: str | None, then: str | None, size: int, modified: str, ignores: bool, web: WebServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("storage.blobs.remote.TAIL", 100)
+    monkeypatch.setattr(readahead, "SMALLEST_PAGE", 1 << 10)
+    monkeypatch.setattr(readahead, "LARGEST_PAGE", 1 << 10)
+    web.ignores = ignores
+    web.objects["/net.bin"] = bytes(LARGE)
+    if first:
+        web.tags["/net.bin"] = first
+    usual = "Mon, 23 Nov 2026 09:00:00 GMT"
+    web.changes[3] = lambda: replace_object(web, size, then, modified or usual)
+    said = f"^{web.url}/net.bin: changed while it was read; repeat the command when it is complete$"
+    with open_blob(path_of(f"{web.url}/net.bin")) as blob:
+        assert blob.read(5000, 100) == bytes(100)
+        assert blob.read(9000, 100) == bytes(100)
+        with pytest.raises(ChangedObjectError, match=said):
+            blob.read(15000, 100)
+    assert web.conditions == [None] + 3 * [first if first == '"one"' else None]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("tag", ['"one"', 'W/"one"', None])
+def test_objects_that_do_not_change(tag: str | None, web: WebServer) -> None:
+    """Also if a weak tag differs, as for another compression of the same bytes."""
+    web.objects["/net.bin"] = random.Random(2).randbytes(LARGE)
+    if tag:
+        web.tags["/net.bin"] = tag
+    with store_access(StoreAccess()):
+        for _ in range(2):
+            with open_blob(path_of(f"{web.url}/net.bin")) as blob:
+                assert blob.read(0, LARGE) == web.objects["/net.bin"]
+            if tag != '"one"':
+                web.tags["/net.bin"] = 'W/"two"'
+
+
+@pytest.mark.heavy
+def test_a_command_reads_one_version(web: WebServer) -> None:
+    """Also when it opens an object again, in any thread or process; the next command may differ."""
+    path = path_of(f"{web.url}/net.bin")
+    web.objects["/net.bin"], web.tags["/net.bin"] = b"first", '"one"'
+    with store_access(StoreAccess()):
+        open_blob(path).close()
+        copied = pickle.loads(pickle.dumps(current_access()))
+        web.objects["/net.bin"], web.tags["/net.bin"] = b"other", '"two"'
+        with ThreadPoolExecutor(1) as pool:
+            failure = pool.submit(open_blob, path).exception()
+            assert isinstance(failure, ChangedObjectError)
+        del web.objects["/net.bin"]
+        with pytest.raises(ChangedObjectError, match=r"net\.bin: was deleted while it was read"):
+            open_blob(path)
+        web.objects["/net.bin"] = b"other"
+    with store_access(copied), pytest.raises(ChangedObjectError):
+        open_blob(path)
+    with store_access(StoreAccess()), open_blob(path) as blob:
+        assert blob.read(0, 9) == b"other"
+
+
+def test_versions_of_stores() -> None:
+    """A strong tag counts, then the version, then the time."""
+    told = {"size": 5, "e_tag": '"a"', "version": "v1", "last_modified": "then"}
+    assert Pin.of(told) == Pin.of(told | {"version": "v2", "last_modified": "now"})
+    for tag in ('W/"a"', None):
+        weak = told | {"e_tag": tag}
+        assert Pin.of(weak) == Pin.of(weak | {"last_modified": "now"})
+        assert Pin.of(weak) != Pin.of(weak | {"version": "v2"})
+        assert not Pin.of(weak).tag
+        old = weak | {"version": None}
+        assert Pin.of(old) != Pin.of(old | {"last_modified": "now"})
+        assert Pin.of(old) != Pin.of(old | {"size": 6})
+
+
+def test_the_timeout_of_a_command_has_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(TIMEOUT, raising=False)
+    assert StoreAccess().timeout() == 30
+    monkeypatch.setenv(TIMEOUT, "7")
+    assert StoreAccess().timeout() == 7
+    assert StoreAccess(0.5).timeout() == 0.5
 
 
 @pytest.mark.heavy

@@ -114,7 +114,7 @@ def test_refused(network: Path, fails: Callable[..., str], monkeypatch: pytest.M
 
 @pytest.mark.heavy
 def test_a_store_that_stalls(
-    folder: Path, fails: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, run: Run, fails: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("obstore")
     path = random_network(folder / "net.bin", 300, 2000)
@@ -126,8 +126,69 @@ def test_a_store_that_stalls(
         for words in (("info", address), ("verify", address), ("run", address, *RUN)):
             told = fails(*words)
             assert f"{address}: the store stalled: fewer than 307 bytes in 0.3 s; check" in told
+        monkeypatch.setenv("MAPPER_STORE_TIMEOUT", "3600")
+        for words in (
+            ("info", address), ("verify", address), ("run", address, *RUN),
+            ("export", address, "a.csv"), ("check", address, "--chip", "8x8"),
+            ("import", address, "b.bin"),
+            ("score", address, "b.npz", "--chip", "8x8"), ("place", address, "--chip", "8x8"),
+        ):  # fmt: skip
+            told = fails(*words, "--timeout", "0.2")
+            assert f"{address}: the store stalled: fewer than 205 bytes in 0.2 s; check" in told
+            assert told.endswith("or set --timeout or MAPPER_STORE_TIMEOUT to more seconds")
+        for wrong in ("0", "-1", "nan", "soon", "1e9"):
+            ended = run("info", address, f"--timeout={wrong}")
+            assert (ended.code, "is not a timeout; give seconds" in ended.err) == (2, True)
         monkeypatch.setenv("MAPPER_STORE_TIMEOUT", "never")
         assert "MAPPER_STORE_TIMEOUT=never: not a timeout" in fails("info", address)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("ignores", [False, True])
+def test_a_network_that_changes_midway(
+    folder: Path, run: Run, ignores: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """Both versions are valid: each command reads one of them, or names the change."""
+    pytest.importorskip("obstore")
+    monkeypatch.setattr("storage.blobs.remote.TAIL", 1000)
+    for name in ("SMALLEST_PAGE", "LARGEST_PAGE"):
+        monkeypatch.setattr(f"storage.blobs.readahead.{name}", 1 << 12)
+    first, other = (
+        random_network(folder / f"{n}.bin", 1200, 9000, seed=n, block_size=64).read_bytes()
+        for n in (1, 2)
+    )
+    assert run("run", "1.bin", *RUN, "-o", "out").code == 0
+
+    said = "changed while it was read; repeat the command when it is complete"
+
+    def change() -> None:
+        server.objects["/net.bin"], server.tags["/net.bin"] = other, '"two"'
+
+    with web_server() as server:
+        address, server.ignores = f"{server.url}/net.bin", ignores
+        for words in (
+            ("info", "NET"), ("verify", "NET"), ("check", "NET", "--chip", "8x8"),
+            ("export", "NET", "a.csv"), ("run", "NET", *RUN, "-o", "new"),
+            ("import", "NET", "b.bin"), ("score", "NET", "out/mapping.npz", "--chip", "8x8"),
+            ("verify", "out", "--network", "NET"),
+        ):  # fmt: skip
+            line = [address if word == "NET" else word for word in words]
+            before = set(folder.iterdir())
+            for requests in (1, 2):
+                server.objects["/net.bin"], server.tags["/net.bin"] = first, '"one"'
+                server.asked.clear()
+                server.changes = {requests: change}
+                ended = run(*line)
+                if server.changes:  # metadata, for which fewer requests suffice
+                    assert (ended.code, words[0] in ("info", "check")) == (0, True)
+                else:
+                    assert (ended.code, ended.err) == (1, f"mapper {words[0]}: {address}: {said}\n")
+            assert set(folder.iterdir()) == before
+        server.changes.clear()
+        server.objects["/net.bin"], server.tags["/net.bin"] = first, '"one"'
+        assert run("info", address).code == 0
+        server.objects["/net.bin"], server.tags["/net.bin"] = other, '"two"'
+        assert run("info", address).code == 0
 
 
 @pytest.mark.heavy

@@ -22,6 +22,7 @@ from mapper.executors.worker_interface import RowSource
 from mapper.monitoring.monitor import Monitor
 from mapper.scoring.measure import measure_network
 from mapper.scoring.worked import SweepHere, SynapseSource, sweep_on
+from storage.blobs.access import StoreAccess
 from storage.scratch.scratch import Scratch
 from storage.store.network import NetworkFile
 from storage.store.writer import NetworkWriter
@@ -141,7 +142,7 @@ def test_all_workers_are_lost(core: NDArray[np.int32], engine: StandIn, tmp_path
 def test_incomplete_parts(core: NDArray[np.int32], tmp_path: Path) -> None:
     with NetworkFile(written(tmp_path / "net.bin", True, False)) as network:
         with Scratch(tmp_path / "scratch") as scratch, ThreadTeam(1) as team:
-            rows = SynapseSource(network.path, network.identity).open(scratch)
+            rows = SynapseSource(network.path, network.identity, StoreAccess()).open(scratch)
             executor = LocalShardExecutor(rows, team)
             executor.begin(State(core))
             parts = list(executor.run(GatherTask(SweepHere, [(4, 13), (0, 4)], (CHIP,))))

@@ -20,6 +20,7 @@ from mapper.executors.worker_interface import Asked
 from mapper.graph.csr import Chunk
 from mapper.graph.network_rows import NetworkRows
 from mapper.monitoring.monitor import Monitor
+from storage.blobs.access import StoreAccess
 from storage.store.network import NetworkFile
 from tests.mapper.conftest import Run
 from tests.mapper.distributed.conftest import LEVELS, Mapped
@@ -78,7 +79,7 @@ def count_writes(start: bool) -> int:
 @pytest.mark.jit
 def test_counted_bytes_match_the_connections(two_workers: Any, network: Path) -> None:
     with NetworkFile(network) as opened:
-        source = NetworkRows(network, opened.identity, 0, 1, opened.connections)
+        source = NetworkRows(network, opened.identity, StoreAccess(), 0, 1, opened.connections)
         executor = two_workers.executor(source, opened.block_count, opened.connections, Monitor())
         chunks = range(opened.block_count)
     two_workers.stages.clear()
@@ -164,7 +165,7 @@ def test_workers_of_another_version(two_workers: Any, monkeypatch: pytest.Monkey
 
 @pytest.mark.jit
 def test_a_network_that_workers_cannot_read(two_workers: Any, tmp_path: Path) -> None:
-    source = NetworkRows(tmp_path / "nowhere.bin", (30, 0), 0, 1, 10)
+    source = NetworkRows(tmp_path / "nowhere.bin", (30, 0), StoreAccess(), 0, 1, 10)
     with pytest.raises(UsageError, match=r"nowhere.bin: the worker on .* does not see it"):
         two_workers.executor(source, 3, 30, Monitor())
     random_network(source.path, 10, 20)
