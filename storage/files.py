@@ -17,10 +17,15 @@ from storage.closing import Closing
 from storage.errors import BadInputError, WriteError
 from storage.errors import write_error as write_error
 from storage.exchange import rename, sync_folder, sync_later, sync_tree
-from storage.locks import OutputLock
+from storage.locks import ENDING, OutputLock
 from storage.printable import plain_lines
 
-PARTIAL_FOLDER = ".partial-files"  # suffix of a folder's name until it is complete
+PARTIAL = (
+    ".partial"  # suffix of the name of a file, or of the folder of a run, until it is complete
+)
+PARTIAL_FOLDER = ".partial-files"  # suffix of the name of a folder of files until it is complete
+RESERVED = (ENDING, PARTIAL, PARTIAL_FOLDER)
+"""Suffixes of the files and folders that commands create next to an output."""
 
 
 def read_error(path: Path, error: OSError) -> BadInputError:
@@ -93,11 +98,25 @@ def read_input(path: Path, most: int) -> bytes:
     return data
 
 
+def require_output_name(path: Path) -> None:
+    """Raise `WriteError` for a name that another command may give to a file next to its output.
+
+    Some file systems do not distinguish the case of letters.
+    """
+    for ending in RESERVED:
+        if path.name.lower().endswith(ending):
+            raise WriteError(
+                f"{path}: the ending {ending} is reserved for locks and unfinished outputs; choose "
+                "another name"
+            )
+
+
 def require_file_name(path: Path) -> None:
     """Raise `WriteError` if the path cannot be a new file.
 
     Commands call it before they lock an output: one that must fail does not stop another one.
     """
+    require_output_name(path)
     if path.is_dir():
         raise WriteError(f"{path}: is a folder; name a file")
     if path.name == "-":
@@ -106,6 +125,7 @@ def require_file_name(path: Path) -> None:
 
 def require_folder_name(path: Path) -> None:
     """Raise `WriteError` if the path cannot be a new folder; see `require_file_name`."""
+    require_output_name(path)
     with writing(path):
         if path.is_dir() and any(path.iterdir()):
             raise WriteError(f"{path}: is not empty; choose another place, or remove it")
@@ -123,7 +143,7 @@ class PartialFile(Closing):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.partial = path.with_name(path.name + ".partial")
+        self.partial = path.with_name(path.name + PARTIAL)
         self.position = 0
         require_file_name(path)
         self._lock = OutputLock(path)

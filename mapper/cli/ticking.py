@@ -16,6 +16,7 @@ from mapper.evaluation.ticks import TICKS, TickRequest, simulate_ticks
 from mapper.exports.base import NEURON_OPTIONS, WIDTHS
 from mapper.results.output import network_of, write_report
 from mapper.results.tables import facts, tick_rows
+from storage.files import require_file_name
 from storage.formats.trains import read_trains, save_trains
 from storage.store.network import NetworkFile
 
@@ -52,6 +53,8 @@ def _in_spikes(options: argparse.Namespace, network: NetworkFile, chip: Chip) ->
     from mapper.evaluation.spiking import play
     from mapper.exports.hardware_network import core_network, tables_of
 
+    if options.save is not None:
+        require_file_name(options.save)
     neuron = {name: getattr(options, name) for name in NEURON_OPTIONS}
     neuron = {name: value for name, value in neuron.items() if value is not None}
     widths = {name: getattr(options, name) for name in WIDTHS}

@@ -37,8 +37,8 @@ from mapper.results.output_folder import is_complete, partial_folder
 from mapper.session import MapRequest
 from storage.errors import LockedError, StorageWarning
 from storage.exchange import rename
-from storage.files import real_path, write_error, writing
-from storage.locks import OutputLock
+from storage.files import PARTIAL, real_path, require_output_name, write_error, writing
+from storage.locks import ENDING, OutputLock
 from storage.typed import Plain
 
 BEST = "best"  # symbolic link to the folder of the best run
@@ -160,7 +160,7 @@ def _run_of(job: RunJob) -> Run:
 
 def _is_unused(folder: Path) -> bool:
     """Return whether a folder has at most the files of a process killed before its first table."""
-    left = {f"{name}{end}" for name in (PORTFOLIO_FILE, IMPORTED) for end in (".partial", ".lock")}
+    left = {f"{name}{end}" for name in (PORTFOLIO_FILE, IMPORTED) for end in (PARTIAL, ENDING)}
     return folder.is_dir() and all(path.name in left for path in folder.iterdir())
 
 
@@ -172,6 +172,7 @@ def _folder(path: Path, rules: Rules) -> Iterator[PortfolioFile | None]:
     """
     if path.name in ("", "..", "-"):
         raise MapperError(f"{path}: is not the name of a new folder; name one with -o")
+    require_output_name(path)
     target = real_path(path)
     with OutputLock(target):
         there = (target / PORTFOLIO_FILE).is_file()
@@ -310,7 +311,7 @@ def _link_best(portfolio: PortfolioFile) -> None:
     link = portfolio.folder / BEST
     if best is None or (link.is_symlink() and str(link.readlink()) == best):
         return
-    new = portfolio.folder / f"{BEST}.partial"
+    new = portfolio.folder / f"{BEST}{PARTIAL}"
     try:
         new.unlink(missing_ok=True)
         new.symlink_to(best, target_is_directory=True)

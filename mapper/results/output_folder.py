@@ -30,7 +30,7 @@ from mapper.errors import CannotResumeError, MapperError, ResumableError
 from mapper.resume.resume import RUN, take_up
 from storage.errors import LockedError, StorageError, StorageWarning
 from storage.exchange import exchange, rename, sync_folder, sync_later, sync_tree
-from storage.files import real_path, write_error, write_file
+from storage.files import PARTIAL, real_path, require_output_name, write_error, write_file
 from storage.jsontext import parse_json
 from storage.locks import OutputLock
 
@@ -58,7 +58,7 @@ class Work:
 def partial_folder(path: Path) -> Path:
     """Return the folder that holds the files of `path` while a run is active."""
     path = real_path(path)
-    return path.with_name(path.name + ".partial")
+    return path.with_name(path.name + PARTIAL)
 
 
 @contextmanager
@@ -81,6 +81,7 @@ def output_folder(
         raise MapperError(f"{path}: cannot be replaced; name a new folder with -o")
     if path.name == "-":
         raise MapperError("-: standard output is not supported here; name a folder with -o")
+    require_output_name(path)
     target, partial = real_path(path), partial_folder(path)
     _require_free(path, force)  # before the lock: a command that must fail stops no other
     with OutputLock(target):
