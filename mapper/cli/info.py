@@ -221,7 +221,7 @@ def _folder(options: argparse.Namespace) -> tuple[dict[str, Any], list[Table]]:
     kept = []
     if (options.path / SCRATCH).is_dir():
         with Scratch(options.path / SCRATCH, read_only=True) as scratch:
-            for name in scratch.names():
+            for name in sorted(scratch.names()):
                 if name.endswith("/graph"):
                     graph = ScratchGraph(scratch, name.removesuffix("/graph"))
                     kept.append(

@@ -22,6 +22,7 @@ from mapper.results.mapping_file import save_mapping_in
 from mapper.results.output_folder import IMPORTED
 from mapper.results.output_folder import REPORT as REPORT
 from mapper.results.report_file import MOST_REPORT_BYTES, SCHEMA, Report
+from mapper.resume.checkpoint import completed_steps
 from mapper.settings import Settings
 from mapper.version import version
 from storage.address import path_of
@@ -50,10 +51,22 @@ def scratch_in(folder: Path) -> Iterator[Scratch]:
     """Open the scratch of a run; warn if the scratch of an earlier run is damaged."""
     scratch = Scratch(folder)
     if scratch.dropped:
-        text = f"{folder}: {scratch.dropped:,} bytes of the earlier run are damaged or incomplete"
-        warnings.warn(f"{text}; they are computed again", StorageWarning, stacklevel=3)
+        warnings.warn(f"{folder}: {_describe_loss(scratch)}", StorageWarning, stacklevel=3)
     with scratch:
         yield scratch
+
+
+def _describe_loss(scratch: Scratch) -> str:
+    """Describe the losses in the scratch of an earlier run, and where the run continues."""
+    done = completed_steps(scratch.names())
+    lost = [step for step in completed_steps(scratch.lost) if step not in done]
+    text = f"{scratch.dropped:,} bytes of the earlier run are damaged or incomplete"
+    if scratch.lost:
+        text += f", with {len(scratch.lost):,} {'record' if len(scratch.lost) == 1 else 'records'}"
+    if lost:
+        some = f"{len(lost)} steps ({lost[0]} to {lost[-1]})"
+        text += f" and the results of {some if len(lost) > 1 else f'step {lost[0]}'}"
+    return f"{text}; the run continues {f'after step {done[-1]}' if done else 'from the start'}"
 
 
 def network_of(folder: Path, moved: Path | None, report: dict[str, Any]) -> Path:

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
-from storage.scratch.scratch import Scratch
+from storage.scratch.scratch import TYPE, Scratch
 
 Arrays = dict[str, NDArray[Any]]
+STEPS = "steps/"  # prefix of the names of values
+
+
+def completed_steps(names: Sequence[str]) -> list[str]:
+    """Return the steps that are complete in a scratch with values of these names, in their order.
+
+    The arrays of a step have the prefix of its name, and each array has a type.
+    """
+    known = set(names)
+    return [
+        name.removeprefix(STEPS)
+        for name in names
+        if name.startswith(STEPS)
+        and not name.endswith(TYPE)
+        and known.isdisjoint((f"{name}{TYPE}", name.rpartition("/")[0]))
+    ]
 
 
 class Checkpoint:
@@ -57,4 +73,4 @@ class Checkpoint:
             yield made
 
     def _key(self, name: str) -> str:
-        return f"steps/{self._prefix}{name}"
+        return f"{STEPS}{self._prefix}{name}"

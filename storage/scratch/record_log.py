@@ -3,8 +3,8 @@
 A file is a heading and consecutive records. A record has checksums of its offset, name and value.
 So any damage, whether truncation, pages of zeros, or pages of an earlier file, is detected at the
 first record affected. The records before it are the file's state at an earlier moment; the rest is
-dropped. Nothing is mapped into memory: reading a truncated file raises an error instead of a
-signal that ends the process.
+dropped, and only the names of later records are collected for a message. Nothing is mapped into
+memory: reading a truncated file raises an error instead of a signal that ends the process.
 Heading, 32 bytes, and head of a record, 24 bytes, little-endian:
 
 ====== ======== =============================================
@@ -34,8 +34,11 @@ import struct
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 from isal import isal_zlib
+from numpy.typing import NDArray
 
 from storage.closing import Closing
 from storage.errors import CorruptError
@@ -49,10 +52,38 @@ MOST_NAME = 1 << 16  # bytes
 CHECKED_BYTES = 1 << 22  # bytes checked at a time
 
 
+class _Record(NamedTuple):
+    """A record. start, length, crc : offset, bytes and CRC-32 of its value"""
+
+    name: str
+    start: int
+    length: int
+    crc: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.length
+
+
+def _possible_heads(data: bytes) -> NDArray[np.int64]:
+    """Return the offsets in `data` where a head may be: with a name, and zeros at the right bytes.
+
+    Heads have zeros in the high bytes of both lengths: names are shorter than 64 KiB, values than
+    256 TiB.
+    """
+    count = max(0, len(data) - _HEAD.size + 1)
+    zero = np.frombuffer(data, np.uint8) == 0
+    possible = ~(zero[8 : 8 + count] & zero[9 : 9 + count])
+    for offset in (10, 11, 12, 13, 14, 15, 22, 23):
+        possible &= zero[offset : offset + count]
+    return np.flatnonzero(possible)
+
+
 class RecordLog(Closing):
     """Values by name. Any number of threads may read; writers are serialised.
 
     dropped : bytes at the end that were damaged or incomplete when the file was opened
+    lost : names of legible records in these bytes, in their order
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
@@ -62,6 +93,7 @@ class RecordLog(Closing):
         """
         self.path = path
         self.dropped = 0
+        self.lost: list[str] = []
         self._unnamed = False
         self._lock = threading.Lock()
         self._places: dict[str, tuple[int, int]] = {}
@@ -78,17 +110,19 @@ class RecordLog(Closing):
         self._end = 0
         if self._read_heading():
             self._end = _HEADING.size
-            for name, start, length, crc in self._records(size):
-                if not read_only and self._crc(start, length) != crc:
+            for record in self._records(size):
+                if not read_only and self._crc(record.start, record.length) != record.crc:
                     break
-                self._places[name] = start, length
-                self._end = start + length
+                self._places[record.name] = record.start, record.length
+                self._end = record.end
         elif read_only:
             raise CorruptError(f"{self.path}: not a scratch file of this version")
         self.dropped = size - self._end
         if read_only:
             return
         if self.dropped:
+            if self._end:
+                self.lost = list(self._legible(self._end, size))
             os.ftruncate(self._descriptor, self._end)
         self._unnamed = not self._end
         if not self._end:
@@ -104,22 +138,40 @@ class RecordLog(Closing):
         magic, self._random, crc = _HEADING.unpack(data)
         return bool(magic == MAGIC and isal_zlib.crc32(data[:-4]) == crc)
 
-    def _records(self, size: int) -> Iterator[tuple[str, int, int, int]]:
-        """Yield name, start, length and CRC-32 of each value, up to the first damaged head."""
+    def _records(self, size: int) -> Iterator[_Record]:
+        """Yield the records up to the first one with a damaged head."""
         place = _HEADING.size
-        while place + _HEAD.size <= size:
-            head = self._read(place, _HEAD.size)
-            if len(head) < _HEAD.size:
-                return
-            crc, value_crc, name_length, zero, length = _HEAD.unpack(head)
-            start = place + _HEAD.size + name_length
-            if zero or name_length > MOST_NAME or length > size or start + length > size:
-                return
-            name = self._read(place + _HEAD.size, name_length)
-            if self._head_crc(place, head[4:], name) != crc:
-                return
-            yield name.decode(), start, length, value_crc
-            place = start + length
+        while (record := self._record_at(place, size)) is not None:
+            yield record
+            place = record.end
+
+    def _record_at(self, place: int, size: int) -> _Record | None:
+        """Return the record at an offset; None if its head is damaged or not within the file."""
+        head = self._read(place, _HEAD.size)
+        if len(head) < _HEAD.size:
+            return None
+        crc, value_crc, name_length, zero, length = _HEAD.unpack(head)
+        start = place + _HEAD.size + name_length
+        if zero or name_length > MOST_NAME or length > size or start + length > size:
+            return None
+        name = self._read(place + _HEAD.size, name_length)
+        if self._head_crc(place, head[4:], name) != crc:
+            return None
+        try:
+            return _Record(name.decode(), start, length, value_crc)
+        except UnicodeDecodeError:
+            return None
+
+    def _legible(self, place: int, size: int) -> Iterator[str]:
+        """Yield the names of records with undamaged heads, from an offset at any byte."""
+        while place < size:
+            end = place + CHECKED_BYTES
+            for at in _possible_heads(self._read(place, CHECKED_BYTES + _HEAD.size - 1)) + place:
+                record = self._record_at(int(at), size) if at >= place else None
+                if record is not None:
+                    yield record.name
+                    place = record.end
+            place = max(place, end)
 
     def _head_crc(self, place: int, rest: bytes, name: bytes) -> int:
         return int(isal_zlib.crc32(self._random + _PLACE.pack(place) + rest + name))
@@ -150,7 +202,8 @@ class RecordLog(Closing):
         return name in self._places
 
     def names(self) -> list[str]:
-        return sorted(self._places)
+        """Return all names, in the order in which they were stored first."""
+        return list(self._places)
 
     def put(self, items: Iterable[tuple[str, bytes]]) -> None:
         """Write values in order; a later value of the same name replaces an earlier one.

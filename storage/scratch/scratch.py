@@ -25,6 +25,7 @@ from storage.scratch.record_log import RecordLog
 from storage.store.codec import decode_block, decode_lists, encode_block
 
 FILE = "records"
+TYPE = "/dtype"  # suffix of the name of an array's type
 WRITE_EVERY = 8 << 20  # bytes written at a time
 _DTYPES = {"int32": np.int32, "int64": np.int64}
 
@@ -38,6 +39,7 @@ class Scratch(Closing):
     """A folder with levels, arrays and notes, by name.
 
     dropped : bytes of an earlier run that were damaged or incomplete and are ignored
+    lost : names of legible values in these bytes, in their order
     """
 
     def __init__(self, path: Path, *, read_only: bool = False, lasting: bool = True) -> None:
@@ -56,7 +58,7 @@ class Scratch(Closing):
         except OSError as error:
             reason = error.strerror or str(error)
             raise WriteError(f"{path}: cannot open scratch: {reason}") from error
-        self.dropped = self._log.dropped
+        self.dropped, self.lost = self._log.dropped, self._log.lost
 
     def put(self, name: str, raw: bytes) -> None:
         self._write([(name, compress(raw))])
@@ -83,18 +85,19 @@ class Scratch(Closing):
         dtype = json.dumps(array.dtype.name).encode()
         self._write(
             [
-                (f"{name}/dtype", compress(dtype)),
+                (f"{name}{TYPE}", compress(dtype)),
                 (name, compress(np.ascontiguousarray(array).data)),
             ]
         )
 
     def get_array(self, name: str) -> NDArray[Any]:
-        return np.frombuffer(self.get(name), _DTYPES[self.get_json(f"{name}/dtype")]).copy()
+        return np.frombuffer(self.get(name), _DTYPES[self.get_json(f"{name}{TYPE}")]).copy()
 
     def __contains__(self, name: str) -> bool:
         return name in self._log
 
     def names(self) -> list[str]:
+        """Return all names, in the order in which they were stored first."""
         return self._log.names()
 
     def write_graph(

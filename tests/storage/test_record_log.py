@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import zlib
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,63 @@ def test_dropped_bytes_are_counted(tmp_path: Path) -> None:
     with RecordLog(tmp_path / "b") as log:
         assert log.dropped == 15
         assert log.names() == []
+
+
+def places(data: bytes) -> list[tuple[str, int, int]]:
+    """Return name, offset and end of each record, read field by field."""
+    found, at = [], 32
+    while at < len(data):
+        name_bytes = int.from_bytes(data[at + 8 : at + 12], "little")
+        end = at + 24 + name_bytes + int.from_bytes(data[at + 16 : at + 24], "little")
+        found.append((data[at + 24 : at + 24 + name_bytes].decode(), at, end))
+        at = end
+    return found
+
+
+@pytest.mark.parametrize("checked", [64, 1000, CHECKED_BYTES])
+def test_lost_records_are_named(
+    tmp_path: Path, checked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All records with an undamaged head from the first damaged one on."""
+    monkeypatch.setattr("storage.scratch.record_log.CHECKED_BYTES", checked)
+    path = tmp_path / "a"
+    fill(path, 6)
+    good = path.read_bytes()
+    records, draw = places(good), random.Random(7)
+    for trial in range(60):
+        which = draw.randrange(len(records))
+        name, start, end = records[which]
+        value = start + 24 + len(name)
+        head = trial % 2 == 0 or value == end
+        data = bytearray(good)
+        data[draw.randrange(start, value) if head else draw.randrange(value, end)] ^= 4
+        path.write_bytes(data)
+        with RecordLog(path) as log:
+            assert log.lost == [one[0] for one in records[which + head :]]
+            assert log.dropped == len(good) - start
+    path.write_bytes(good[:-1])
+    with RecordLog(path) as log:
+        assert (log.lost, log.dropped > 0) == ([], True)
+    with RecordLog(path) as log:
+        assert (log.lost, log.dropped) == ([], 0)
+
+
+def test_a_name_that_is_not_utf_8_is_damage(tmp_path: Path) -> None:
+    """Even if its checksum is right."""
+    with RecordLog(tmp_path / "a") as log:
+        log.put([("first", b"1"), ("name", b"2"), ("last", b"3")])
+    data = bytearray((tmp_path / "a").read_bytes())
+    _, start, end = places(bytes(data))[1]
+    data[start + 24 : end - 1] = b"na\xffe"
+    checked = data[16:28] + start.to_bytes(8, "little") + data[start + 4 : end - 1]
+    data[start : start + 4] = zlib.crc32(checked).to_bytes(4, "little")
+    (tmp_path / "a").write_bytes(data)
+    with RecordLog(tmp_path / "a", read_only=True) as log:
+        assert log.names() == ["first"]
+    with RecordLog(tmp_path / "a") as log:
+        assert (log.names(), log.lost) == (["first"], ["last"])
+        assert log.dropped == len(data) - start
+    assert content(tmp_path / "a") == {"first": b"1"}
 
 
 def test_read_only(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mapper.resume.checkpoint import Arrays, Checkpoint
+from mapper.results.output import scratch_in
+from mapper.resume.checkpoint import Arrays, Checkpoint, completed_steps
+from storage.errors import StorageWarning
 from storage.scratch.scratch import Scratch
 
 KEPT: Arrays = {
@@ -109,3 +111,66 @@ def test_spare_scratch_is_deleted_with_its_context(tmp_path: Path) -> None:
         with pytest.raises(KeyboardInterrupt), steps.spare():
             raise KeyboardInterrupt
         assert [path.name for path in scratch.path.iterdir()] == ["records"]
+
+
+def lose(path: Path, name: str) -> None:
+    """Damage the value of a name."""
+    data = bytearray(path.read_bytes())
+    data[data.index(name.encode()) + len(name) + 9] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("damaged", "said"),
+    [
+        (
+            "steps/cluster/part/dtype",
+            r", with 22 records and the results of 3 steps \(cluster to attempt 2/nets\); the run "
+            "continues from the start",
+        ),
+        (
+            "steps/first parts/part/dtype",
+            r", with 15 records and the results of 2 steps \(first parts to attempt 2/nets\); the "
+            "run continues after step cluster",
+        ),
+        (
+            "steps/attempt 2/nets/weights/dtype",
+            ", with 6 records and the results of step attempt 2/nets; the run continues after step "
+            "first parts",
+        ),
+        (
+            "last",
+            ", with 1 record; the run continues after step attempt 2/nets",
+        ),
+    ],
+)
+def test_lost_steps_are_named(tmp_path: Path, damaged: str, said: str) -> None:
+    folder = tmp_path / "scratch"
+    with Scratch(folder) as scratch:
+        steps = Checkpoint(scratch)
+        for where, name in (
+            (steps, "cluster"), (steps, "first parts"), (steps.nested("attempt 2"), "nets"),
+        ):  # fmt: skip
+            where.run_once(name, Counted(KEPT))
+        scratch.put("last", b"of no step")
+        assert completed_steps(scratch.names()) == ["cluster", "first parts", "attempt 2/nets"]
+    lose(folder / "records", damaged)
+    match = rf"scratch: [\d,]+ bytes of the earlier run are damaged or incomplete{said}$"
+    with pytest.warns(StorageWarning, match=match), scratch_in(folder) as scratch:
+        assert damaged not in scratch
+    with scratch_in(folder) as scratch:
+        assert not scratch.dropped
+
+
+def test_an_incomplete_record_is_no_lost_step(tmp_path: Path) -> None:
+    folder = tmp_path / "scratch"
+    with Scratch(folder) as scratch:
+        Checkpoint(scratch).run_once("cluster", Counted(KEPT))
+    with (folder / "records").open("ab") as file:
+        file.write(b"half a record")
+    match = (
+        "scratch: 13 bytes of the earlier run are damaged or incomplete; the run continues after "
+        "step cluster$"
+    )
+    with pytest.warns(StorageWarning, match=match), scratch_in(folder) as scratch:
+        assert Checkpoint(scratch).done("cluster")
