@@ -17,8 +17,8 @@ LOOSE = 10  # modules directly in `mapper`, at most
 # From the lowest level up: a module imports from its own folder and from lower lines.
 LEVELS: dict[str, list[str]] = {
     "storage": ["printable csvcells", "arrays errors address closing hashing jsontext parallel",
-                "locks extras typed exchange budget", "files", "npz blobs", "graph quantise",
-                "sorting", "store", "scratch generate formats samples"],
+                "locks extras typed exchange budget compression", "files", "npz blobs",
+                "graph quantise", "sorting", "store", "scratch generate formats samples"],
     "chipsim": ["errors protocols parallel", "chip", "traffic", "noc", "npu ticks spiking"],
     "hw": ["errors strobe", "socket integers", "barrier flow axons", "noc", "core",
            "tables npu", "chip", "run"],

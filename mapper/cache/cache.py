@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import zstandard
-
 from mapper.cache.database import Database, DatabaseError, FullError, Transaction
 from mapper.cache.digests import digest
 from mapper.cache.location import cache_folder, cache_size, note, reason_against
+from storage.compression import compress, decompress
 from storage.errors import WriteError
 
 FILE = "cache.mdb"
@@ -91,12 +90,12 @@ class Cache:
             if time.time() - when > FRESH:
                 with self._database.writing() as view:
                     view.put(USE + key, _USE.pack(time.time(), len(found)))
-            return zstandard.decompress(found)
+            return decompress(found)
         return None
 
     def put(self, key: bytes, content: bytes) -> None:
         """Keep a result; drop the ones that were not used for longest if there is no room."""
-        packed = zstandard.compress(content, 3)
+        packed = compress(content, 3)
         if self._database is None or len(packed) > LARGEST_RESULT * self.most:
             return
         with self._errors_noted():

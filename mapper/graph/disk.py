@@ -21,9 +21,9 @@ from mapper.planning.memory import LEVEL_ROW_BYTES, most_parts
 from mapper.planning.plan import Plan
 from mapper.settings import BY_NETS, Settings
 from storage.arrays import Int64
+from storage.compression import compress
 from storage.graph import Graph
 from storage.scratch.packed import pack_block
-from storage.scratch.scratch import compress
 from storage.store.network import NetworkFile
 
 SAMPLED = (8, 16)  # least and largest number of sampled blocks

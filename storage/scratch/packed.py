@@ -24,9 +24,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from storage.compression import compress
 from storage.errors import CorruptError
 from storage.parallel import map_ordered
-from storage.scratch.scratch import Scratch, compress
+from storage.scratch.scratch import Scratch
 
 FAST = -20  # zstd level
 UNITS = (np.uint8, np.uint16, np.uint32)

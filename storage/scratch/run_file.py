@@ -24,11 +24,10 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
-import zstandard
 from numpy.typing import NDArray
 
+from storage.compression import compress, decompress
 from storage.scratch.packed import FAST, Lists, pack_lists, unpack_lists
-from storage.scratch.scratch import compress
 
 MAGIC = b"MAPRUN\x01\n"
 HEAD = struct.Struct("<8s32sIIII")  # the last field is the CRC of the others and of the table
@@ -133,7 +132,7 @@ def read_section(name: RunName, sections: int, index: int, count: int = 1) -> It
     while at < len(raw):
         (size,) = LENGTH.unpack_from(raw, at)
         at += LENGTH.size
-        yield unpack_lists(zstandard.ZstdDecompressor().decompress(raw[at : at + size]))
+        yield unpack_lists(decompress(raw[at : at + size]))
         at += size
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zstandard
 from numpy.typing import NDArray
 
 from storage.closing import Closing
+from storage.compression import compress, decompress
 from storage.errors import CorruptError, WriteError
 from storage.graph import Block, Csr, Graph
 from storage.scratch.record_log import RecordLog
@@ -28,11 +28,6 @@ FILE = "records"
 TYPE = "/dtype"  # suffix of the name of an array's type
 WRITE_EVERY = 8 << 20  # bytes written at a time
 _DTYPES = {"int32": np.int32, "int64": np.int64}
-
-
-def compress(raw: bytes | memoryview, level: int = 1) -> bytes:
-    """Return a zstd frame with a checksum; level 1 suits data read at most two or three times."""
-    return zstandard.ZstdCompressor(level=level, write_checksum=True).compress(raw)
 
 
 class Scratch(Closing):
@@ -67,10 +62,9 @@ class Scratch(Closing):
         """Return the bytes stored under `name`; raise `KeyError` if there are none."""
         packed = self._log.get(name)
         try:
-            raw: bytes = zstandard.ZstdDecompressor().decompress(packed)
-        except zstandard.ZstdError as error:
+            return decompress(packed)
+        except CorruptError as error:
             raise CorruptError(f"{self.path}: {name}: {error}; run again") from error
-        return raw
 
     def put_json(self, name: str, value: Any) -> None:
         self.put(name, json.dumps(value).encode())

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage.compression import compress
 from storage.errors import CorruptError
 from storage.parallel import map_ordered
 from storage.scratch.packed import (
@@ -30,7 +31,7 @@ from storage.scratch.packed import (
     unpack_lists,
     write_packed,
 )
-from storage.scratch.scratch import Scratch, compress
+from storage.scratch.scratch import Scratch
 
 Rows = list[list[tuple[int, int]]]
 EDGES = [0, 1, 254, 255, 256, 65534, 65535, 65536, 2**31 - 1]
