@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from mapper.report import make
 from mapper.report.view import make_view
 from mapper.results.loads import Loads
 from mapper.results.output import CONSTRAINTS, LOG, SCRATCH, write_results
-from mapper.results.output_folder import output_folder
+from mapper.results.output_folder import output_folder, remove_folder
 from mapper.resume.resume import describe_run
 from mapper.session import MapRequest, Workspace, mapped
 from storage.files import digest, real_path, write_file
@@ -102,7 +101,7 @@ def run_into_folder(
             if request.constraints is not None:
                 write_file(folder / CONSTRAINTS, request.constraints.raw)
             if not task.keep_scratch:  # last: a run killed before resumes after all steps
-                shutil.rmtree(folder / SCRATCH, ignore_errors=True)
+                remove_folder(folder / SCRATCH, output / SCRATCH)
                 (folder / SPLIT).unlink(missing_ok=True)
 
         monitor.stop.run(write, patient=True)

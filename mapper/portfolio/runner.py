@@ -33,7 +33,7 @@ from mapper.portfolio.portfolio_file import (
 )
 from mapper.portfolio.run import RunTask, describe_request
 from mapper.results.output import read_report
-from mapper.results.output_folder import is_complete, partial_folder
+from mapper.results.output_folder import is_complete, partial_folder, remove_folder
 from mapper.session import MapRequest
 from storage.errors import LockedError, StorageWarning
 from storage.exchange import rename
@@ -126,7 +126,7 @@ def run_all(
             _settle(portfolio, rules.keep_best, many.on_change)
             on_outcome(portfolio, outcome)
         if all(run.state == "done" for run in portfolio):
-            shutil.rmtree(path / IMPORTED, ignore_errors=True)
+            remove_folder(path / IMPORTED)
             if tasks:
                 _catalogue(portfolio, many.jobs, time.monotonic() - begin)
         return portfolio
@@ -214,7 +214,7 @@ def _clear(path: Path) -> None:
     with writing(path):
         for name in (BEST, TABLE_FILE):
             (path / name).unlink(missing_ok=True)
-        shutil.rmtree(path / IMPORTED, ignore_errors=True)
+        remove_folder(path / IMPORTED)
         (path / PORTFOLIO_FILE).unlink()
 
 
@@ -306,7 +306,7 @@ def _settle(
 
 
 def _link_best(portfolio: PortfolioFile) -> None:
-    """Point `best` to the best run; the link is replaced atomically."""
+    """Point `best` to the best run; the link is replaced atomically, or removed with a warning."""
     best = next((run.folder for run in portfolio if run.best), None)
     link = portfolio.folder / BEST
     if best is None or (link.is_symlink() and str(link.readlink()) == best):
@@ -317,5 +317,9 @@ def _link_best(portfolio: PortfolioFile) -> None:
         new.symlink_to(best, target_is_directory=True)
         rename(new, link)
     except OSError as error:
+        for wrong in (new, link):
+            if wrong.is_symlink():
+                with suppress(OSError):
+                    wrong.unlink()
         text = f"{link}: cannot link to the best run, {best}: {error.strerror or error}"
         warnings.warn(text, StorageWarning, stacklevel=2)

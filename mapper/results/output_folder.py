@@ -209,11 +209,6 @@ def _remove(partial: Path) -> None:
     without run.json is not resumed, and finished.json is removed last.
     """
     failed: list[str] = []
-
-    def note(_: Any, name: str, error: BaseException) -> None:
-        if not isinstance(error, FileNotFoundError):
-            failed.append(f"{name}: {getattr(error, 'strerror', None) or error}")
-
     if partial.is_symlink() or not partial.is_dir():
         if partial.is_symlink() or partial.exists():
             _unlink(partial, failed)
@@ -223,14 +218,12 @@ def _remove(partial: Path) -> None:
             for entry in sorted(partial.iterdir(), key=lambda entry: entry.name == FINISHED):
                 if entry.is_symlink() or not entry.is_dir():
                     _unlink(entry, failed)
-                elif sys.version_info >= (3, 12):
-                    shutil.rmtree(entry, onexc=note)
                 else:
-                    shutil.rmtree(entry, onerror=lambda f, name, told: note(f, name, told[1]))
+                    _remove_tree(entry, failed)
             if not failed:
                 partial.rmdir()
         except OSError as error:
-            note(None, str(partial), error)
+            _note(failed, str(partial), error)
     if failed:
         more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
         warnings.warn(
@@ -238,6 +231,34 @@ def _remove(partial: Path) -> None:
             StorageWarning,
             stacklevel=3,
         )
+
+
+def remove_folder(folder: Path, final: Path | None = None) -> None:
+    """Remove a folder, if it exists; a warning names it if it cannot be removed.
+
+    final : its name in the complete output, by default the same
+    """
+    failed: list[str] = []
+    _remove_tree(folder, failed)
+    if failed:
+        why = failed[0].rpartition(": ")[2]
+        warnings.warn(
+            f"cannot remove {final or folder}: {why}; remove it by hand",
+            StorageWarning,
+            stacklevel=3,
+        )
+
+
+def _remove_tree(folder: Path, failed: list[str]) -> None:
+    if sys.version_info >= (3, 12):
+        shutil.rmtree(folder, onexc=lambda _, name, error: _note(failed, name, error))
+    else:
+        shutil.rmtree(folder, onerror=lambda _, name, told: _note(failed, name, told[1]))
+
+
+def _note(failed: list[str], name: str, error: BaseException) -> None:
+    if not isinstance(error, FileNotFoundError):
+        failed.append(f"{name}: {getattr(error, 'strerror', None) or error}")
 
 
 def _unlink(path: Path, failed: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -16,7 +17,10 @@ import pytest
 
 from mapper.portfolio import runner
 from mapper.portfolio.executor import LocalExecutor, Outcome
+from mapper.portfolio.portfolio_file import PortfolioFile
+from mapper.portfolio.portfolio_file import Run as PortfolioRun
 from mapper.portfolio.run import RunTask
+from storage.errors import StorageWarning
 from tests.docs.test_schemas import errors
 from tests.mapper.conftest import Run, tree
 from tests.mapper.helpers import PROGRAM, random_network
@@ -284,6 +288,27 @@ def test_the_best_does_not_depend_on_the_order(
     line = ("run", network, *FAST, "--seeds", "1..3", "-o", "out", "--keep", "best", "--json")
     assert [one["best"] for one in run(*line).json()["runs"]] == [True, False, False]
     assert Path("out/best").readlink() == Path("seed-1")
+
+
+def test_a_link_that_cannot_be_replaced_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would name a run that is not the best."""
+    names = ("seed-1", "seed-2")
+    runs = [PortfolioRun(name, {}, "", "hops", best=name == "seed-2") for name in names]
+    portfolio = PortfolioFile.begin(tmp_path, {}, runs)
+    (tmp_path / "best").symlink_to("seed-1")
+
+    def refuse(*_: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "rename", refuse)
+        with pytest.warns(StorageWarning, match=r"cannot link to the best run, seed-2: No space"):
+            runner._link_best(portfolio)
+    assert [path.name for path in tmp_path.iterdir()] == ["portfolio.json"]
+    runner._link_best(portfolio)
+    assert (tmp_path / "best").readlink() == Path("seed-2")
 
 
 def programs(network: Path, *more: str) -> list[str]:

@@ -22,6 +22,7 @@ from mapper.results.output_folder import (
     output_folder,
     partial_folder,
     read_folder,
+    remove_folder,
     writing_into,
 )  # fmt: skip
 from mapper.resume.resume import RUN
@@ -351,6 +352,28 @@ def test_files_that_cannot_be_removed(folder: Path, monkeypatch: pytest.MonkeyPa
         assert tree(path) == outcome("new")
     assert is_complete(path)
     assert sorted(tree(folder)) == ["out", "out/mapping.npz", "out/report.json"]
+
+
+def test_scratch_that_cannot_be_removed_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = folder / "out.partial" / "result" / "scratch"
+    scratch.mkdir(parents=True)
+    (scratch / "records").touch()
+
+    def refuse(name: Any, **_: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(name))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", refuse)
+        with pytest.warns(StorageWarning) as told:
+            remove_folder(scratch, folder / "out" / "scratch")
+    assert str(told[0].message) == (
+        f"cannot remove {folder / 'out' / 'scratch'}: Permission denied; remove it by hand"
+    )
+    remove_folder(scratch)
+    remove_folder(scratch)
+    assert not scratch.exists()
 
 
 def test_a_file_in_place_of_the_unfinished_folder(folder: Path) -> None:
