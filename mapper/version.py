@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 
 
+@cache
 def version() -> str:
     from storage.extras import DISTRIBUTION
 
