@@ -17,6 +17,7 @@ The script prints the cases that fail, keeps their folders, and ends with a tabl
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import sys
@@ -33,6 +34,9 @@ from scripts.torture import shim  # noqa: E402
 SHIM = "TORTURE_SHIM"
 """Variable of the process that has loaded the shim; empty without a compiler."""
 
+MEMORY, SPACE = "/dev/shm", 1 << 30
+"""Folder of files in memory, and the bytes that it must have free."""
+
 
 def load_shim() -> bool:
     """Start this script again with the shim; return whether it is loaded."""
@@ -41,10 +45,19 @@ def load_shim() -> bool:
         more = {"LD_PRELOAD": str(path)} if path else {}
         environment = {**os.environ, **more, SHIM: str(path or ""), "NO_COLOR": "1"}
         os.execve(sys.executable, [sys.executable, *sys.argv], environment)
+    os.environ.pop("LD_PRELOAD", None)  # processes that commands start have no faults
     loaded = os.environ[SHIM]
     if loaded:
         shutil.rmtree(Path(loaded).parent, ignore_errors=True)
     return bool(loaded)
+
+
+def fast_folder() -> str | None:
+    """Return a folder in memory, where syncs take no time; None for the default folder."""
+    with contextlib.suppress(OSError):
+        if "TMPDIR" not in os.environ and shutil.disk_usage(MEMORY).free >= SPACE:
+            return MEMORY if os.access(MEMORY, os.W_OK) else None
+    return None
 
 
 def main() -> int:
@@ -69,7 +82,7 @@ def main() -> int:
         parser.error("--case: give its family with --only")
     table = Table(options.keep.resolve())
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="torture-") as name:
+    with tempfile.TemporaryDirectory(prefix="torture-", dir=fast_folder()) as name:
         bench = Bench(Path(name).resolve(), shimmed)
         found = [one(bench) for one in FAMILIES if options.only in (None, one.name)]
         for family in found:
@@ -80,21 +93,22 @@ def main() -> int:
         spent = dict.fromkeys(found, 0.0)
         seeds = {family: count(options.seed) for family in found}
         left = dict.fromkeys(found, 1 if options.case is not None else options.count)
-        while found:
-            family = min(found, key=lambda one: spent[one] / one.share)
-            begun = time.monotonic()
-            size = min(family.batch, left[family] or family.batch)
-            some = [next(seeds[family]) for _ in range(size)]
-            if options.case is not None:
-                some = [options.case]
-            for outcome in family.cases(some):
-                table.add(outcome, bench.work)
-            spent[family] += time.monotonic() - begun
-            if left[family] is not None:
-                left[family] -= size
-                found = [one for one in found if left[one]]
-            elif time.monotonic() - began > options.minutes * 60:
-                break
+        with contextlib.suppress(KeyboardInterrupt):  # the table of the cases so far
+            while found:
+                family = min(found, key=lambda one: spent[one] / one.share)
+                begun = time.monotonic()
+                size = min(family.batch, left[family] or family.batch)
+                some = [next(seeds[family]) for _ in range(size)]
+                if options.case is not None:
+                    some = [options.case]
+                for outcome in family.cases(some):
+                    table.add(outcome, bench.work)
+                spent[family] += time.monotonic() - begun
+                if left[family] is not None:
+                    left[family] -= size
+                    found = [one for one in found if left[one]]
+                elif time.monotonic() - began > options.minutes * 60:
+                    break
     print("\n".join(table.lines()))
     seconds = time.monotonic() - began
     print(f"seed {options.seed}, {seconds:.0f} s, of which {prepared:.0f} s to prepare")

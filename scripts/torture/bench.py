@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import io
+import os
 import pkgutil
 import shutil
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
 import mapper.cli.compiling
 from mapper.cli.main import main
 from mapper.kernels.warmup import Compiled, trust_kernels
-from scripts.torture.results import Results, different, results
+from scripts.torture.folder import Restored
+from scripts.torture.results import CACHE, Results, different, results
 from scripts.torture.running import Prepare, Ran, run
 from scripts.torture.shim import Fault, Shim
 from tests.compiler.bad_input.good import QUICK, good
@@ -59,7 +63,7 @@ class Job(NamedTuple):
 
 
 JOBS = (
-    Job("run", f"run net.bin {SMALL} -q -o new", "new", "--force", True, 6),
+    Job("run", f"run net.bin {SMALL} -q -o new", "new", "--force", True, 4),
     Job("generate", "generate cortex new.bin --side 20 --fanout 9 --sigma 3 -q", "new.bin"),
     Job("generate shards", "generate cortex new.shards --side 20 --fanout 9 --files 2 -q",
         "new.shards", REFUSES, grows=True),
@@ -80,11 +84,10 @@ JOBS = (
     Job("sweep", "sweep sweep.toml --threads 1 --memory 256MiB -q -o new", "new", "--force", True,
         2, True),
 )  # fmt: skip
-WARM = (f"run net.bin {SMALL} -q -o out", "report out -q", "verify out --json", "info out --json",
-        "info net.bin --json", "verify net.bin --json", "check net.bin --chip 4x4 --json",
-        f"simulate out {CYCLES} --json", "export net.bin warm.csv -q", "import g.graph warm.bin -q",
+READ = ("verify out --json", "info out --json", "info net.bin --json", "verify net.bin --json",
+        "verify model -q", "check net.bin --chip 4x4 --json",
         "score net.bin map.csv --chip 4x4 -q")  # fmt: skip
-"""Commands that run in this process: they load kernels and leave no threads."""
+"""Further commands of cases, without an output that is compared."""
 
 
 class Right(NamedTuple):
@@ -102,22 +105,24 @@ class Bench:
 
     def __init__(self, base: Path, shimmed: bool) -> None:
         self.base, self.whole, self.work = base, base / "whole", base / "work"
-        self.spare = base / "spare"
-        self.spare.mkdir()
+        self.spare, temporary = base / "spare", base / "temporary"
+        for folder in (self.spare, temporary):
+            folder.mkdir()
+        os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)  # killed commands leave files
         self.shim = Shim(self.work, self.spare) if shimmed else None
         self._right: dict[str, Right] = {}
+        self._restored = Restored(self.whole, self.work)
+        os.environ["MAPPER_CACHE_DIR"] = str(self.work / CACHE)
         self._import()
         self.work.mkdir()
         self._inputs()
         self._results()
         self.work.rename(self.whole)
+        self._warm()
 
     def fresh(self) -> Path:
         """Return the work folder with its first content."""
-        if self.work.exists():
-            self.work.chmod(0o755)
-            shutil.rmtree(self.work)
-        shutil.copytree(self.whole, self.work, symlinks=True)
+        self._restored.restore()
         for path in self.spare.iterdir():
             path.unlink()
         return self.work
@@ -131,6 +136,20 @@ class Bench:
             calls = self.shim.counts()[0] if self.shim else {}
             self._right[job.name] = Right(results(self.work), calls)
         return self._right[job.name]
+
+    def is_untouched(self) -> bool:
+        """Return whether the work folder has its first content, and its cache is empty."""
+        return self._restored.is_whole()
+
+    def write(self, line: str, output: str) -> None:
+        """Put the output of a command into the work folder; the command runs at the first call."""
+        kept = self.base / "written" / line.replace("/", "_")
+        if not kept.exists():
+            self.whole_run(line)
+            kept.mkdir(parents=True)
+            _copy(self.work / output, kept / output)
+        else:
+            _copy(kept / output, self.work / output)
 
     def differs(self, job: Job) -> str:
         """Return the files of the work folder that differ from the undisturbed results, or ""."""
@@ -182,18 +201,35 @@ class Bench:
                 (work / "f" / f"{kind}-{sample.name}").write_bytes(sample.make(work / "f"))
 
     def _results(self) -> None:
-        """Run commands once: in this process to load kernels, others in forks."""
-        with contextlib.chdir(self.work):
-            for line in WARM:
-                out, said = io.StringIO(), io.StringIO()
-                with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
-                    code = main(line.split())
-                if code:
-                    raise RuntimeError(f"mapper {line}: {code}: {said.getvalue()}")
-        (self.work / "warm.csv").unlink()
-        (self.work / "warm.bin").unlink()
-        self.whole_run(f"{COMPILE} -q -o model")
-        self.whole_run(f"run net.bin {SMALL} --seeds 1..2 -q -o seeds")
+        """Fill the folders that commands read."""
+        self._here(f"run net.bin {SMALL} -q -o out")
+        self._here(f"simulate out {CYCLES} -q")
+        self._here(f"{COMPILE} -q -o model")
+        self._here(f"run net.bin {SMALL} --seeds 1..2 -q -o seeds")
+
+    def _warm(self) -> None:
+        """Run all commands once in this process: forks then have their kernels and templates."""
+        for line in (*(job.line for job in JOBS), *READ):
+            self.fresh()
+            self._here(line)
+        gc.collect()
+        gc.freeze()  # collections in forks would copy its pages
+
+    def _here(self, line: str) -> None:
+        """Run a command that must succeed in this process; its threads end with it."""
+        out, said = io.StringIO(), io.StringIO()
+        with (
+            contextlib.chdir(self.work), contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(said),
+        ):  # fmt: skip
+            code = main(line.split())
+        if code:
+            raise RuntimeError(f"mapper {line}: {code}: {said.getvalue()}")
+
+
+def _copy(path: Path, target: Path) -> None:
+    copy = shutil.copytree if path.is_dir() else shutil.copy2
+    copy(path, target)
 
 
 def of_output(found: Results, output: str) -> Results:

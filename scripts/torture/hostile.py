@@ -12,9 +12,10 @@ from scripts.torture.bench import COMPILE, Bench
 from scripts.torture.family import Family, Random, one_of
 from scripts.torture.outcomes import REFUSED, RIGHT, WRONG, Outcome, unclear
 from scripts.torture.running import run
-from tests.mapper.cli.hostile import CASES, attempt, prepare, wrong
+from tests.mapper.cli.hostile import CASES, attempt, fault_of, prepare
 
 SECONDS = 3.0  # of the processor for a refusal, 2 and half as much for noise
+MEMORY = 150 << 20  # bytes above the start, 100 MiB and half as much for noise
 GRAPHS = 3  # times as many damaged graphs as hostile files
 
 
@@ -49,11 +50,11 @@ class Hostile(Family):
         os.chdir(folder)
         try:
             case.make(folder / case.file)
-            fault = wrong(folder, case, command)
-            seconds = 0.0 if fault else attempt(folder, command)[2]
+            ended = attempt(folder, command)
         finally:
             os.chdir(home)
             shutil.rmtree(folder)
+        fault, seconds = fault_of(case, *ended), ended[2]
         return Outcome(self.name, seed, WRONG if fault else REFUSED, what, fault, seconds)
 
     def _graph(self, seed: int, random: Random) -> Outcome:
@@ -76,8 +77,9 @@ class Hostile(Family):
         ran = run(line.split(), work)
         if fault := unclear(ran):
             return Outcome(self.name, seed, fault[0], what, fault[1])
-        if ran.code and ran.seconds > SECONDS:
-            return Outcome(self.name, seed, WRONG, what, f"{ran.seconds:.1f} s: {ran.said}")
+        if (ran.code and ran.seconds > SECONDS) or ran.grown > MEMORY:
+            said = f"{ran.seconds:.1f} s, {ran.grown >> 20} MiB: {ran.said}"
+            return Outcome(self.name, seed, WRONG, what, said)
         if ran.code:
             return Outcome(self.name, seed, REFUSED, what, ran.said, ran.seconds)
         after = run(("verify", "new", "-q"), work)

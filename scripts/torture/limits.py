@@ -6,12 +6,13 @@ import os
 import resource
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from scripts.torture.bench import Bench
 from scripts.torture.family import Family, Random, one_of, some_job
-from scripts.torture.outcomes import REFUSED, RIGHT, Outcome, unclear
+from scripts.torture.outcomes import CRASHED, REFUSED, RIGHT, Outcome, unclear
 from scripts.torture.recovery import recovered, start
 from scripts.torture.results import results
 from scripts.torture.running import run
@@ -41,6 +42,7 @@ class Limits(Family):
             size = int(random.integers(1, 200)) * 4096
             return self._on_tmpfs(seed, random, size)
         what, prepare = self._limit(way, random)
+        signals = CRASHED if way == "memory" else ()
         if way == "read-only":
             before = results(self.bench.work)
             for folder in (self.bench.work, *self.bench.work.rglob("*")):
@@ -55,7 +57,7 @@ class Limits(Family):
                 what += " (wrote nothing)"
         else:
             ran = run(begun.words, self.bench.work, prepare)
-        return recovered(self.bench, begun, ran, seed, self.name, what, False, random)
+        return recovered(self.bench, begun, ran, seed, self.name, what, signals, random)
 
     def _limit(self, way: str, random: Random) -> tuple[str, Callable[[], None]]:
         """Return a limit in words, and a function that sets it for this process."""
@@ -109,7 +111,10 @@ def _is_root() -> bool:
 
 def _without_home() -> None:
     """Become a user without a home folder and without rights, if this user is root."""
-    for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "USER", "LOGNAME"):
+    tempfile.tempdir = None
+    for name in (
+        "HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "USER", "LOGNAME", "MAPPER_CACHE_DIR", "TMPDIR"
+    ):  # fmt: skip
         os.environ.pop(name, None)
     if _is_root():
         os.setgroups([])

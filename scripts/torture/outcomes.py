@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Collection
 from typing import NamedTuple
 
 from scripts.torture.running import TRACEBACK, Ran
@@ -19,6 +20,10 @@ INTERNAL = re.compile(
 )
 """Words that users cannot understand, or that show an unforeseen fault."""
 
+KILLED = (signal.SIGKILL,)
+CRASHED = (signal.SIGABRT, signal.SIGSEGV)
+"""Ends of commands in which an allocation fails: numpy writes to buffers that it did not get, and
+libraries in C++ abort. Their output must be as after a kill."""
 OF_A_RUN = re.compile(r"(run|seed)-\d+: failed: ")
 """Begin of the line of each failed run of seeds and sweeps."""
 
@@ -39,17 +44,17 @@ class Outcome(NamedTuple):
     seconds: float = 0.0
 
 
-def unclear(ran: Ran, killed: bool = False) -> tuple[str, str] | None:
+def unclear(ran: Ran, signals: Collection[int] = ()) -> tuple[str, str] | None:
     """Return kind and text of the fault in the way that a command ended, None if there is none.
 
-    killed : whether the case kills the command
+    signals : signals that the fault may end the command with
     """
     if ran.hung:
         return WRONG, f"hangs: {ran.said[-300:]}"
     if ran.code == TRACEBACK:
         return RAISED, ran.said[-2000:]
     if ran.code < 0:
-        if killed and ran.code == -signal.SIGKILL:
+        if -ran.code in signals:
             return None
         return WRONG, f"ends with signal {-ran.code}: {ran.said[-300:]}"
     if "Traceback" in ran.said:

@@ -12,14 +12,18 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from multiprocessing.util import _run_finalizers
 from pathlib import Path
 from typing import NamedTuple
+
+import psutil
 
 from mapper.cli.main import main
 
 TRACEBACK = 99
 """Exit code of a command that raised an error of another kind than commands report."""
-LONGEST = 60.0  # wall seconds; then a command counts as hanging
+LONGEST = 300.0  # wall seconds, on a busy machine; then a command counts as hanging
+PATIENCE = 5.0  # seconds in which processes end that a command left
 Prepare = Callable[[], None]
 
 
@@ -29,6 +33,7 @@ class Ran(NamedTuple):
     code : exit code; negative: number of the signal that killed it
     seconds : of the processor, with all processes that it waited for
     hung : whether it was killed because it took too long
+    grown : bytes of memory, at its peak, above the ones at its start
     """
 
     code: int
@@ -36,6 +41,7 @@ class Ran(NamedTuple):
     said: str
     seconds: float
     hung: bool = False
+    grown: int = 0
 
 
 class Command:
@@ -58,6 +64,7 @@ class Command:
         self._texts = [bytearray(), bytearray()]
         sys.stdout.flush()
         self.begun = time.monotonic()
+        self._first = _resident()
         self.pid = os.fork()
         if not self.pid:
             self._child(folder, prepare, finish)
@@ -89,6 +96,8 @@ class Command:
                 traceback.print_exc()
         finally:
             with contextlib.suppress(BaseException):
+                _run_finalizers()  # of processes that it started; the end below skips them
+            with contextlib.suppress(BaseException):
                 sys.stdout.flush()
                 sys.stderr.flush()
             os._exit(code)
@@ -97,13 +106,18 @@ class Command:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
 
-    def kill_group(self) -> bool:
-        """Kill the processes that the command left; return whether there were any."""
-        try:
+    def kill_group(self) -> None:
+        """End the processes that the command left.
+
+        SIGTERM comes first: the process that removes their semaphores ignores it, and ends after
+        all others.
+        """
+        end = time.monotonic() + PATIENCE
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGTERM)
+            while time.monotonic() < end and _is_alive(self.pid):
+                time.sleep(0.05)
             os.killpg(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return False
-        return True
 
     def wait(self, longest: float = LONGEST) -> Ran:
         """Return how the command ended; kill it after `longest` seconds."""
@@ -120,7 +134,8 @@ class Command:
         for end in self._ends:
             os.close(end)
         out, said = (text.decode(errors="replace") for text in self._texts)
-        return Ran(code, out, said, used.ru_utime + used.ru_stime, hung)
+        grown = max(0, (used.ru_maxrss << 10) - self._first)
+        return Ran(code, out, said, used.ru_utime + used.ru_stime, hung, grown)
 
     def _read(self) -> None:
         """Read all that the command has printed so far."""
@@ -128,6 +143,23 @@ class Command:
             with contextlib.suppress(BlockingIOError):
                 while piece := os.read(end, 1 << 16):
                     text += piece
+
+
+def _resident() -> int:
+    """Return the bytes of memory of this process, with which a fork begins; 0 if unknown."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+def _is_alive(group: int) -> bool:
+    """Return whether a process group has processes that have not ended."""
+    for one in psutil.process_iter(["status"]):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(one.pid) == group and one.info["status"] != psutil.STATUS_ZOMBIE:
+                return True
+    return False
 
 
 def run(

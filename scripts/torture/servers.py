@@ -25,7 +25,8 @@ from storage.blobs import readahead, remote
 from tests.mapper.helpers import random_network
 
 TIMEOUT = 1  # seconds without progress until a command gives up
-LONGEST = 30.0  # wall seconds of a command
+MEMORY = 150 << 20  # bytes above the start, 100 MiB and half as much for noise
+LONGEST = 120.0  # wall seconds of a command, on a busy machine
 MIDWAY = "changes midway"
 WAYS = ("well", "hang", "drip", "shorter", "longer", "other range", "whole", "changed", "garbage",
         "redirect", "close", "error", "not found", "no length", "huge", MIDWAY)  # fmt: skip
@@ -65,6 +66,8 @@ class Servers(Family):
         what = f"mapper {reader.format('URL')}: after {good} requests: {way} {form}".rstrip()
         if fault := unclear(ran):
             return Outcome(self.name, seed, fault[0], what, fault[1])
+        if ran.grown > MEMORY:
+            return Outcome(self.name, seed, WRONG, what, f"{ran.grown >> 20} MiB: {ran.said}")
         if ran.code:
             how = WRONG if way == "well" or (changes and SAID not in ran.said) else REFUSED
             return Outcome(self.name, seed, how, what, ran.said, ran.seconds)

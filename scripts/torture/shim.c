@@ -338,10 +338,31 @@ ssize_t pwrite64(int fd, const void *bytes, size_t length, off64_t at) {
     WRITES(pwrite64, at, bytes, length, at);
 }
 
+/* Write the parts as one call, as a fault would otherwise fall between them. */
+static ssize_t write_parts(int fd, const struct iovec *parts, int count, off_t at) {
+    size_t length = 0;
+    for (int i = 0; i < count; i++) length += parts[i].iov_len;
+    inside++; /* not an allocation of the command */
+    char *bytes = malloc(length + 1), *end = bytes;
+    inside--;
+    for (int i = 0; i < count; end += parts[i++].iov_len)
+        memcpy(end, parts[i].iov_base, parts[i].iov_len);
+    ssize_t done = at < 0 ? write(fd, bytes, length) : pwrite(fd, bytes, length, at);
+    free(bytes);
+    return done;
+}
+
 ssize_t writev(int fd, const struct iovec *parts, int count) {
     REAL(writev);
-    if (!count || !file_counts(fd)) return real(fd, parts, count);
-    return write(fd, parts[0].iov_base, parts[0].iov_len); /* a short write is allowed */
+    return file_counts(fd) ? write_parts(fd, parts, count, -1) : real(fd, parts, count);
+}
+ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t at) {
+    REAL(pwritev);
+    return file_counts(fd) ? write_parts(fd, parts, count, at) : real(fd, parts, count, at);
+}
+ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t at) {
+    REAL(pwritev64);
+    return file_counts(fd) ? write_parts(fd, parts, count, at) : real(fd, parts, count, at);
 }
 
 #define SYNCS(name) \

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scripts.torture.bench import Job
 from scripts.torture.family import Family, Random, one_of, some_job
-from scripts.torture.outcomes import Outcome
+from scripts.torture.outcomes import CRASHED, KILLED, Outcome
 from scripts.torture.recovery import recovered, start
 from scripts.torture.running import run
 from scripts.torture.shim import DIES, FAULTS, FULL, Fault
@@ -26,8 +26,10 @@ class SystemCalls(Family):
         begun = start(self.bench, job, random)
         fault = self._fault(job, random)
         ran = run(begun.words, self.bench.work, lambda: shim.arm(fault), shim.power_cut)
-        killed = fault.action in DIES and shim.counts()[1]
-        return recovered(self.bench, begun, ran, seed, self.name, str(fault), killed, random)
+        signals: tuple[int, ...] = ()
+        if shim.counts()[1]:
+            signals = KILLED if fault.action in DIES else CRASHED * (fault.call == "allocate")
+        return recovered(self.bench, begun, ran, seed, self.name, str(fault), signals, random)
 
     def _fault(self, job: Job, random: Random) -> Fault:
         """Return a fault at a random call of the undisturbed command."""

@@ -8,12 +8,14 @@ import signal
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from scripts.torture.outcomes import RAISED, RIGHT, WRONG, Outcome, unclear
+from scripts.torture.folder import Restored
+from scripts.torture.outcomes import CRASHED, KILLED, RAISED, RIGHT, WRONG, Outcome, unclear
 from scripts.torture.results import different, plain_json, results
 from scripts.torture.running import TRACEBACK, Ran
 from scripts.torture.shim import ACTIONS, CLASSES, FIRED, SLOTS, build
@@ -125,6 +127,45 @@ def test_results_without_times(tmp_path: Path) -> None:
     assert plain_json("no JSON") == "no JSON"
 
 
+def test_equal_content_of_hdf5_files(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    for name, values, compression in (("a", 7, "gzip"), ("b", 7, None), ("c", 8, "gzip")):
+        (tmp_path / name).mkdir()
+        with h5py.File(tmp_path / name / "new.h5", "w") as file:
+            file.create_dataset("x", data=np.full(5000, values), compression=compression)
+    found = [results(tmp_path / name) for name in "abc"]
+    assert different(found[0], found[1]) == ""
+    assert different(found[0], found[2]) == "new.h5 (differs)"
+
+
+def test_restored_folders(tmp_path: Path) -> None:
+    whole, copy = tmp_path / "whole", tmp_path / "copy"
+    (whole / "a" / "b").mkdir(parents=True)
+    for name in ("one", "a/two", "a/b/three"):
+        (whole / name).write_text(name)
+    (whole / "link").symlink_to("one")
+    folder = Restored(whole, copy)
+    folder.restore()
+    assert folder.is_whole()
+    changes: list[Callable[[], object]] = [
+        lambda: (copy / "one").write_text("eno"),
+        lambda: (copy / "a" / "two").unlink(),
+        lambda: (copy / "new").mkdir(),
+        lambda: (copy / "link").replace(copy / "one"),
+        lambda: (copy / "a" / "b" / "three").chmod(0o600),
+        lambda: shutil.rmtree(copy / "a"),
+        lambda: (copy / "a").rename(copy / "b"),
+        lambda: (copy / "a" / "b").chmod(0o500),
+    ]
+    for number, change in enumerate(changes):
+        change()
+        assert not folder.is_whole(), number
+        folder.restore()
+        assert folder.is_whole()
+        assert results(copy) == results(whole)
+        assert (copy / "link").readlink() == Path("one")
+
+
 @pytest.mark.parametrize(
     ("code", "said", "kind"),
     [
@@ -145,13 +186,14 @@ def test_results_without_times(tmp_path: Path) -> None:
     ],
 )
 def test_unclear_ends_are_found(code: int, said: str, kind: str | None) -> None:
-    fault = unclear(Ran(code, "", said, 0.0), killed=True)
+    fault = unclear(Ran(code, "", said, 0.0), KILLED)
     assert (fault and fault[0]) == kind
 
 
 def test_a_kill_that_the_case_does_not_cause_is_wrong() -> None:
     assert unclear(Ran(-signal.SIGKILL, "", "", 0.0)) is not None
-    assert unclear(Ran(0, "", "", 0.0, hung=True)) is not None
+    assert unclear(Ran(-signal.SIGSEGV, "", "", 0.0), CRASHED) is None
+    assert unclear(Ran(0, "", "", 0.0, hung=True), KILLED) is not None
 
 
 def test_damage_of_a_seed_is_the_same() -> None:

@@ -333,7 +333,11 @@ def attempt(folder: Path, command: str) -> tuple[int, str, float, int]:
 
 def wrong(folder: Path, case: Case, command: str) -> str:
     """Return the fault of a command on a file, or ""."""
-    code, said, took, grown = attempt(folder, command)
+    return fault_of(case, *attempt(folder, command))
+
+
+def fault_of(case: Case, code: int, said: str, took: float, grown: int) -> str:
+    """Return the fault in the result of an attempt, or ""."""
     if code not in (1, 2, 3):
         return f"ended with {code}: {said[:300]}"
     lines = said.splitlines()
