@@ -16,8 +16,11 @@ from storage.store.network import NetworkFile
 KIND = "imports"
 LEAST_BYTES = 4 << 20
 """Size of a file from which its import is kept; smaller ones are read as fast as the cache."""
-READ_BYTES = 1 << 24
-"""Bytes that are read at once."""
+LARGEST_BYTES = 4 << 30
+"""Size of a file up to which its import is kept: its digest takes a few seconds, even if its first
+line is refused."""
+HEAD_BYTES, READ_BYTES = 1 << 12, 1 << 24
+"""Bytes that are read first, and then at once."""
 SHARE = 1 / 8
 """Largest network file that is kept or taken, as a part of the memory for the import."""
 WHOLE = {"matrixmarket", "parquet", "npz", "graphml", "parhip", "metis", "hmetis", "edgelist"}
@@ -63,10 +66,13 @@ def _slot(
     with open_input(path) as file:
         try:
             before = _state(path)
-            if file.seek(0, 2) < LEAST_BYTES:
+            if not LEAST_BYTES <= file.seek(0, 2) <= LARGEST_BYTES:
                 return NO_SLOT, ()
             file.seek(0)
-            found = hashlib.blake2b(digest_size=32)
+            head = file.read(HEAD_BYTES)
+            if not any(head):  # no format: it is refused without reading all of it
+                return NO_SLOT, ()
+            found = hashlib.blake2b(head, digest_size=32)
             while piece := file.read(READ_BYTES):
                 found.update(piece)
         except OSError as error:

@@ -49,6 +49,18 @@ def test_the_same_network_with_and_without(
     assert run("cache", "--json").json()["kinds"][KIND]["results"] == 1
 
 
+@pytest.mark.parametrize("content", [b"0 1 1\n" * 100, bytes(200)])
+def test_no_digest_of_huge_and_empty_files(
+    edges: Path, run: Run, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sparse file of a tebibyte is refused at once, not after its digest."""
+    edges.write_bytes(content)
+    monkeypatch.setattr(cached_import, "LARGEST_BYTES", 400)
+    monkeypatch.setattr(cached_import, "hashlib", None)
+    found = run("import", edges, "new.bin")
+    assert found.code == int(not any(content)), found.err
+
+
 def test_a_changed_file_is_imported(edges: Path, run: Run) -> None:
     run("import", edges, "first.bin")
     edges.write_text(edges.read_text() + "1,39,7\n39,1,8\n")
