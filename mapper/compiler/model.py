@@ -168,6 +168,9 @@ def _with_exact_tails(read: Read, kept: Collection[str]) -> Graph:
 def _with_the_rest(read: Read, kept: Collection[str]) -> Graph:
     """Build a quantised model with its remaining real numbers, from a real input."""
     graph = read(kept)[0].graph
+    if scales := computed_scales(graph):
+        asked = kept if isinstance(kept, Mapping) else dict.fromkeys(kept, ASKED)
+        graph = read({**dict.fromkeys(scales, OF_SAMPLE), **asked})[0].graph
     for name, view in graph.inputs.items():
         if view.tensor.type != "float32":
             real = Tensor(name, view.tensor.shape)
@@ -202,6 +205,26 @@ def _on_cores_or_host(read: Read, kept: Collection[str]) -> Graph:
 
 NO_RANGE = "no RequantShift follows it, so its results may exceed 8 bits"
 IDLE = "no core reads its result"
+OF_SAMPLE = "it computes a scale of each sample, which 8 bits represent too coarsely"
+
+
+def computed_scales(graph: Graph) -> set[str]:
+    """Return ONNX nodes on cores that compute only with scales of DynamicQuantizeLinear.
+
+    A scale follows the largest number of a sample, so samples may differ by orders of magnitude.
+    """
+    made: set[Tensor] = set()
+    found: set[str] = set()
+    for node in graph.nodes:
+        if isinstance(node.operator, Host) and node.operator.node.kind == "DynamicQuantizeLinear":
+            made |= {view.tensor for view in node.operator.results[1:]}
+            continue
+        given = {tensor for tensor in node.inputs if tensor.value is None}
+        if given and given <= made:
+            made |= set(node.outputs)
+            if not isinstance(node.operator, Host):
+                found |= set(node.sources)
+    return found
 
 
 def idle(graph: Graph) -> set[str]:

@@ -288,17 +288,19 @@ def scaled(kind: str, **more: object) -> list[object]:
     ]
 
 
-def test_dense_layers_with_scales_of_each_sample(tmp_path: Path) -> None:
-    x = RANDOM.normal(size=(FRAMES, 40)).astype(np.float32)
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_dense_layers_with_scales_of_each_sample(calibrated: bool, tmp_path: Path) -> None:
+    """Scales differ by orders of magnitude; calibration does not round their product to 8 bits."""
+    x = RANDOM.normal(size=(FRAMES, 40)) * np.geomspace(1e-3, 1, FRAMES)[:, None]
+    x = x.astype(np.float32)
     w = RANDOM.integers(-127, 128, (40, 5)).astype(np.int8)
     right = []
     for row in x:
         q, scale, zero = dynamic(row)
         right.append(((q - zero) @ w).astype(np.float32) * (scale * np.float32(0.01)))
     constants = {"w": w, "k": np.float32(0.01)}
-    check(
-        Case("dense", scaled("MatMulInteger"), constants, x, np.array(right), 140, True), tmp_path
-    )
+    nodes = scaled("MatMulInteger")
+    check(Case("dense", nodes, constants, x, np.array(right), 140, not calibrated), tmp_path)
 
 
 def test_convolutions_with_scales_of_each_sample(tmp_path: Path) -> None:
