@@ -17,10 +17,11 @@ import numpy as np
 from mapper.compiler.frontend.builder import Evaluator, GraphBuilder, Value
 from mapper.compiler.ir.graph import CHANNELS_FIRST, Graph, View
 from mapper.compiler.ir.node import ASKED, Node
-from mapper.compiler.ir.stored import Stored, stored_constant
+from mapper.compiler.ir.stored import STORED, Stored, stored_constant
 from mapper.errors import DoesNotFitError, MapperError
 from mapper.monitoring.resources import default_memory
 from storage.errors import BadInputError, MemoryShortError
+from storage.formats.layers.onnxcheck import MICROSOFT, Kinds
 from storage.formats.layers.onnxgraph import Model, OnnxNode
 from storage.formats.layers.onnxruns import operator_text
 
@@ -49,8 +50,9 @@ value. If the host computes it, the reason, or None for the usual one.
 
 NAMES_CLASSES = frozenset({"ZipMap"})
 """Operators that only name classes for the user; they are left out."""
-MICROSOFT = "com.microsoft"
-"""Domain of operators that only ONNX Runtime defines."""
+REAL: Kinds = frozenset(np.dtype(kind) for kind in ("float16", "float32", "float64"))
+OF_WHOLE = frozenset({"RequantShift", "Quant", "BipolarQuant", "Trunc"})
+"""Operators whose integers are stored in real types."""
 DRAWS = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
      "RandomUniformLike"}
@@ -99,6 +101,7 @@ class Reader(GraphBuilder):
         self.graph.notes += source.notes
         # signedness of an input that may be either
         self.signed, self.guessed = source.signed, False
+        self._of_whole = any(node.kind in OF_WHOLE for node in self.model.nodes)
         self.unread: set[str] = set()  # results of nodes that are left out
         self.stored: dict[str, Stored] = {}  # dequantised constants by name
 
@@ -135,6 +138,7 @@ class Reader(GraphBuilder):
             if value is None and name not in self.unread:
                 raise MapperError(f"{self.path}: output {name!r}: no node computes it")
             if isinstance(value, View):
+                self._require_declared(name, value)
                 self.graph.outputs[name] = value
         if not self.graph.outputs:
             raise MapperError(f"{self.path}: no output depends on an input; nothing to compile")
@@ -188,7 +192,7 @@ class Reader(GraphBuilder):
         if node.kind in DRAWS:
             raise MapperError("draws random numbers, so results differ between runs; remove it")
         inputs = [self.values[name] if name else None for name in names]
-        self.model.check_types(node, inputs)
+        self.model.check_types(node, [self._types_of(value) for value in inputs])
         if not any(isinstance(value, View) for value in inputs):
             if node.kind == "DequantizeLinear":
                 axis = int(node.attributes.get("axis", 1))
@@ -223,6 +227,34 @@ class Reader(GraphBuilder):
         else:
             results = made_here if isinstance(made_here, list) else [made_here]
             self.values |= zip(node.proto.output, results, strict=False)
+
+    def _types_of(self, value: Any) -> Kinds | None:
+        """Return the possible types of a value in the model; None if unknown."""
+        if isinstance(value, np.ndarray):
+            return frozenset({value.dtype})
+        if not isinstance(value, View):
+            return None
+        kind = value.tensor.type
+        if kind == "float32":
+            known = self.types.get(value.tensor.name)
+            return REAL if known is None else frozenset({known})
+        if self._of_whole:
+            return None  # whole numbers, of a real type in the model
+        return frozenset(one for one, stored in STORED.items() if stored == kind) or None
+
+    def _require_declared(self, name: str, value: View) -> None:
+        """Raise `MapperError` if the model declares another type of an output."""
+        kinds = self._types_of(value)
+        if name not in self.model.declared or kinds is None:
+            return
+        declared = self.model.declared[name]
+        if declared not in kinds:
+            text = "a type without numbers" if declared is None else str(declared)
+            made = " or ".join(sorted(str(one) for one in kinds))
+            raise MapperError(
+                f"{self.path}: output {name!r} is declared as {text}, but computed as {made}; "
+                "export the model again"
+            )
 
     def _fold(self, node: OnnxNode, inputs: list[Any]) -> None:
         """Evaluate a node of constants; a kept node runs on the host if its inputs and results are

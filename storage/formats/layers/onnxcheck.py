@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,11 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
+from storage.formats.layers.onnxruns import runtime
 
+Kinds = frozenset[np.dtype[Any]]
+"""Possible types of a tensor."""
 MOST_SHOWN = 8  # nodes of a cycle listed in a message
 STANDARD = ("", "ai.onnx")  # two names of the same domain
-SAME_OPERATORS = ("com.microsoft",)
-"""Domains whose operators share names, inputs and outputs with the standard."""
+MICROSOFT = "com.microsoft"
+"""Domain of ONNX Runtime; some operators share names, inputs and outputs with the standard."""
 LOOPS = ("Loop", "Scan")
 """Operators that repeat a graph, as often as a number in the file states."""
 _KINDS = ("", "FLOAT", "INT", "STRING", "TENSOR", "GRAPH", "FLOATS", "INTS", "STRINGS", "TENSORS",
@@ -38,6 +42,7 @@ class Arity(NamedTuple):
     required : indices of the required inputs
     repeated : inputs after `most` come in groups of this size; 0 if there are none
     types : type names accepted for each input; the last entry applies to all further inputs
+    variables : name shared by inputs of one type, "" for inputs of any; entries as in `types`
     """
 
     required: tuple[int, ...]
@@ -45,6 +50,7 @@ class Arity(NamedTuple):
     results: int
     repeated: int = 0
     types: tuple[frozenset[str], ...] = ()
+    variables: tuple[str, ...] = ()
 
 
 def _other(required: str, results: int = 1, repeated: int = 0) -> Arity:
@@ -87,13 +93,28 @@ def _known(kind: str) -> Any | None:
 
 
 @cache
+def _of_runtime(kind: str) -> frozenset[str] | None:
+    """Return the attributes of an operator that only ONNX Runtime defines, in any version; None if
+    it does not."""
+    runtime()
+    state = import_module("onnxruntime.capi.onnxruntime_pybind11_state")
+    found = [
+        frozenset(one.attributes)
+        for one in state.get_all_operator_schema()
+        if (one.domain, one.name) == (MICROSOFT, kind)
+    ]
+    return frozenset().union(*found) if found else None
+
+
+@cache
 def _arity(schema: Any) -> Arity:
     given = list(schema.inputs)
     single = tuple(at for at, one in enumerate(given) if one.option.name == "Single")
     variadic = bool(given) and given[-1].option.name == "Variadic"
     required = (*single, len(given) - 1) if variadic and given[-1].min_arity else single
     types = tuple(frozenset(one.types) for one in given)
-    return Arity(required, len(given), schema.max_output, int(variadic), types)
+    variables = tuple(one.type_str if one.is_homogeneous else "" for one in given)
+    return Arity(required, len(given), schema.max_output, int(variadic), types, variables)
 
 
 def arity_of(proto: Any, version: int) -> Arity | None:
@@ -102,7 +123,7 @@ def arity_of(proto: Any, version: int) -> Arity | None:
         return OTHERS[proto.op_type]
     domain = "" if proto.domain in STANDARD else proto.domain
     schema = _schema(proto.op_type, version, domain)
-    if schema is None and domain in ("", *SAME_OPERATORS):
+    if schema is None and domain in ("", MICROSOFT):
         schema = _known(proto.op_type)
     return None if schema is None else _arity(schema)
 
@@ -116,7 +137,8 @@ def check_node(proto: Any, attributes: Mapping[str, Any], version: int) -> None:
     if not kind:
         raise BadInputError("has no operator; export the model again")
     _refuse_loops(proto)
-    if domain not in (*STANDARD, *SAME_OPERATORS) and _known(kind) is not None:
+    own = _of_runtime(kind) if domain == MICROSOFT else None
+    if domain not in STANDARD and own is None and _known(kind) is not None:
         raise BadInputError(
             f"domain {domain!r} has no operator {kind}; remove the domain of standard operators"
         )
@@ -127,6 +149,9 @@ def check_node(proto: Any, attributes: Mapping[str, Any], version: int) -> None:
     arity = arity_of(proto, version)
     if arity is not None:
         _check_counts(proto, arity)
+    for one in () if own is None else proto.attribute:
+        if one.name not in own:
+            raise BadInputError(f"{kind} has no attribute {one.name!r}; export the model again")
     schema = _schema(kind, version, "" if domain in STANDARD else domain)
     if schema is None and domain in STANDARD and kind not in OTHERS and _known(kind) is not None:
         raise BadInputError(f"opset {version} has no operator {kind}; export the model again")
@@ -174,22 +199,37 @@ def _check_counts(proto: Any, arity: Arity) -> None:
         )
 
 
-def check_types(proto: Any, version: int, inputs: Sequence[Any]) -> None:
-    """Raise `BadInputError` for a constant of a type that an operator does not accept.
+def check_types(proto: Any, version: int, inputs: Sequence[Kinds | None]) -> None:
+    """Raise `BadInputError` for an input of a type that an operator does not accept.
 
-    inputs : of the node; only arrays are checked
+    inputs : possible types of each input of the node, None if unknown
     """
     arity = arity_of(proto, version)
     if arity is None or not arity.types:
         return
-    for at, value in enumerate(inputs):
-        if isinstance(value, np.ndarray):
-            name, taken = _type_name(value.dtype), arity.types[min(at, len(arity.types) - 1)]
-            if name not in taken:
-                known = ", ".join(sorted(one[7:-1] for one in taken if one.startswith("tensor(")))
+    shared: dict[str, frozenset[str]] = {}  # by variable: types that all its inputs may have
+    for at, kinds in enumerate(inputs):
+        if kinds is None:
+            continue
+        names = frozenset(map(_type_name, kinds))
+        place = min(at, len(arity.types) - 1)
+        if not names & arity.types[place]:
+            raise BadInputError(
+                f"its input {at} has type {_words(names)}; accepted types: "
+                f"{_words(arity.types[place], ', ')}"
+            )
+        if variable := arity.variables[place]:
+            before = shared.get(variable, names)
+            if not names & before:
                 raise BadInputError(
-                    f"its input {at} has type {name[7:-1]}; accepted types: {known}"
+                    f"its input {at} has type {_words(names)}, another one {_words(before)}; "
+                    "cast them to one type"
                 )
+            shared[variable] = names & before
+
+
+def _words(names: Iterable[str], separator: str = " or ") -> str:
+    return separator.join(sorted(one[7:-1] for one in names if one.startswith("tensor(")))
 
 
 @cache

@@ -24,6 +24,7 @@ from storage.extras import require
 from storage.files import read_input
 from storage.formats.layers.onnxcheck import (
     STANDARD,
+    Kinds,
     arrays_of,
     check_names,
     check_node,
@@ -134,7 +135,7 @@ class Model:
     nodes : in the order of the file, which must be topological
     inputs : name and shape of each input; the first axis is 1 if the model leaves it open
     types : number types of the inputs, by name; None for inputs without numbers
-    outputs : names of the outputs
+    outputs : names of the outputs; declared : number types of outputs, None without numbers
     constants : by name
     uses : number of nodes and outputs that read a value
     """
@@ -177,6 +178,9 @@ class Model:
         ]
         self.types = {str(given.name): self._type(given) for given in graph.input}
         self.outputs = [str(given.name) for given in graph.output]
+        self.declared = {
+            str(one.name): self._type(one) for one in graph.output if one.type.tensor_type.elem_type
+        }
         self.uses: dict[str, int] = {}
         for name in [name for node in graph.node for name in node.input]:
             self.uses[name] = self.uses.get(name, 0) + 1
@@ -247,8 +251,8 @@ class Model:
         same = STANDARD if proto.domain in STANDARD else (proto.domain,)
         return next((self._versions[one] for one in same if one in self._versions), 1)
 
-    def check_types(self, node: OnnxNode, inputs: Sequence[Any]) -> None:
-        """Raise `BadInputError` for a constant of a type that a node does not accept."""
+    def check_types(self, node: OnnxNode, inputs: Sequence[Kinds | None]) -> None:
+        """Raise `BadInputError` for an input of a type that a node does not accept."""
         check_types(node.proto, self._version(node.proto), inputs)
 
     def inferred(self, node: OnnxNode, inputs: Sequence[NDArray[Any] | Sort | None]) -> list[Sort]:

@@ -58,7 +58,16 @@ CASES: list[tuple[str, list[Any], dict[str, Any], str]] = [
     ("no opset", [node("Wibble", "x", domain="com.acme")], {},
      "the model imports no opset for Wibble (domain com.acme, no opset)"),
     ("type", [node("GlobalLpPool", "x")], {"kind": onnx.TensorProto.INT32},
-     "GlobalLpPool (domain ai.onnx, opset 17) does not take a tensor(int32) here"),
+     "its input 0 has type int32; accepted types: double, float, float16"),
+    ("stored integers", [node("QuantizeLinear", "x k", "a"), node("QuantizeLinear", "a k")],
+     {"constants": {"k": np.float32(0.1)}},
+     "(QuantizeLinear): its input 0 has type int8 or uint8; accepted types: float, int32"),
+    ("two types", [node("Mul", "x k")], {"constants": {"k": np.array(2)}},
+     "(Mul): its input 1 has type int64, another one float; cast them to one type"),
+    ("domain", [node("Relu", "x", domain="com.microsoft")], {"domain": "com.microsoft"},
+     "domain 'com.microsoft' has no operator Relu; remove the domain of standard operators"),
+    ("attribute of ONNX Runtime", [node("FastGelu", "x", domain="com.microsoft", transB=1)],
+     {"domain": "com.microsoft"}, "FastGelu has no attribute 'transB'; export the model again"),
     ("attribute", [RELU, node("LRN", "a", size=-5)], {},
      "ONNX Runtime cannot run LRN (domain ai.onnx, opset 17): its attributes, input"),
     ("shape", [RELU, node("Einsum", "a", equation="bchw->bhwq")], {},
@@ -120,3 +129,14 @@ def test_unsupported_integer_operators(tmp_path: Path, kind: str) -> None:
     )
     said = refusal([shift, node("Softmax", "q")], tmp_path, constants)
     assert "computes with stored integers; put DequantizeLinear before" in said
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"),
+    [(onnx.TensorProto.INT64, "int64"), (onnx.TensorProto.COMPLEX64, "a type without numbers")],
+)
+def test_outputs_have_the_declared_type(kind: int, word: str, tmp_path: Path) -> None:
+    made = onnx_model([node("Relu", "x")], {}, X, ("y",))
+    made.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", kind, X))
+    with pytest.raises(MapperError, match=f"output 'y' is declared as {word}, but computed as"):
+        open_model(saved(made, tmp_path)).build(())
