@@ -318,6 +318,22 @@ def test_convolutions_with_scales_of_each_sample(tmp_path: Path) -> None:
     check(Case("conv", nodes, constants, X, np.array(right), 140, True), tmp_path)
 
 
+def test_weights_that_exceed_8_bits_without_their_zero_point(tmp_path: Path) -> None:
+    """The host computes such sums; cores run the other layers."""
+    x = RANDOM.normal(size=(FRAMES, 40)).astype(np.float32)
+    w = RANDOM.integers(-127, 128, (40, 5)).astype(np.int8)
+    right = []
+    for row in x:
+        q, scale, zero = dynamic(row)
+        right.append(((q - zero) @ (w + 100.0)) * scale * 0.01)
+    nodes = scaled("MatMulInteger")
+    nodes[1] = node("MatMulInteger", "q w z o", "sums")
+    nodes[-1] = node("Mul", "real factor", "t")
+    nodes.append(node("Relu", "t", "y"))
+    constants = {"w": w, "k": np.float32(0.01), "o": np.int8(-100)}
+    check(Case("wide", nodes, constants, x, np.maximum(right, 0), 30), tmp_path)
+
+
 # -- losses ----------------------------------------------------------------------------------------
 
 

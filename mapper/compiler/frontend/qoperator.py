@@ -27,7 +27,15 @@ from mapper.compiler.frontend.quantised import (
 )
 from mapper.compiler.frontend.transposed import depth_to_space
 from mapper.compiler.ir.graph import View
-from mapper.compiler.ir.stored import OFFSET, Scale, Stored, scale_of, stored_constant
+from mapper.compiler.ir.stored import (
+    OFFSET,
+    WIDE_WEIGHTS,
+    Scale,
+    Stored,
+    is_wide,
+    scale_of,
+    stored_constant,
+)
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import OnnxNode
 
@@ -209,6 +217,8 @@ def whole_sums(
         raise MapperError("its zero point differs from the zero point of its input")
     data = seen(reader, node, x)
     weights, stored = constant(w, np.float32(1) / np.float32(x.tensor.scale), w_zero, axis)
+    if is_wide(np.rint(weights * np.float32(x.tensor.scale))):
+        raise MapperError(WIDE_WEIGHTS)
     begun = len(reader.graph.nodes)
     made = computed(reader, node, kind, compute, [data, weights])
     remember(reader, begun, weights=stored)
@@ -227,10 +237,12 @@ def _sums_of_host(
     begun = len(reader.graph.nodes)
     if type_ is None or type_.itemsize > 1 or node.name in reader.keep:
         return None
+    weights, kept = constant(w, np.float32(1), w_zero, axis)
+    if is_wide(weights):
+        return WIDE_WEIGHTS
     how = Scale(1.0, -OFFSET.get(type_, 0), "int8")
     stored = stored_whole(reader, node, x, how, type_)
     data = seen(reader, node, stored)
-    weights, kept = constant(w, np.float32(1), w_zero, axis)
     made = compute(reader, plain(node, kind), [data, weights])
     if not isinstance(made, View):
         del reader.graph.nodes[begun:]

@@ -20,6 +20,14 @@ STORED: dict[np.dtype[Any], Type] = {
 }  # fmt: skip
 
 
+WIDE_WEIGHTS = "its weights minus their zero point exceed 8 bits"
+
+
+def is_wide(weights: NDArray[Any]) -> bool:
+    """Return whether integer weights, minus their zero points, exceed 8 bits."""
+    return bool(weights.min(initial=0) < -128 or weights.max(initial=0) > 127)
+
+
 class Scale(NamedTuple):
     """Scale, zero point and storage type of a stored map."""
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mapper.compiler.ir.graph import Graph
 from mapper.compiler.ir.node import Node
-from mapper.compiler.ir.stored import Stored, steps_of
+from mapper.compiler.ir.stored import WIDE_WEIGHTS, Stored, is_wide, steps_of
 from mapper.compiler.numerics.formulas import half_away
 
 
@@ -39,8 +39,8 @@ def stored_weights(graph: Graph, node: Node) -> tuple[NDArray[np.int64], NDArray
     values = np.rint(real / wide).astype(np.int64)
     if not np.array_equal(values.astype(np.float32) * wide, real):
         return "its weights are changed after dequantisation"
-    if values.min(initial=0) < -128 or values.max(initial=0) > 127:
-        return "its weights minus their zero point exceed 8 bits"
+    if is_wide(values):
+        return WIDE_WEIGHTS
     return values, scales
 
 
