@@ -196,6 +196,7 @@ SQUASHED = [
     node("DequantizeLinear", "t2 b c", "t3"),
 ]
 MADE = rounded(SUMS, 0.053, 90)
+INTEGERS = np.clip(np.rint(SUMS / 0.053) + 90, 0, 255)
 ROUNDED = rounded(np.tanh(MADE), 0.021, 60)
 WIDE = (4 * X).astype(np.float32)  # exceeds the range of the input
 CLIPPED = rounded(WIDE, 0.03, 100)
@@ -218,6 +219,12 @@ QUANTISED = [
     whole(
         "transpose", [*SQUASHED, node("Transpose", "t3", "y", perm=[0, 2, 3, 1])],
         ROUNDED.transpose(0, 2, 3, 1),
+    ),
+    whole("integers", [*LAYER, node("QuantizeLinear", "f u v", "y")], INTEGERS),
+    whole(
+        "integers in another order",
+        [*STORED_LAYER, node("Transpose", "aq", "y", perm=[0, 2, 3, 1])],
+        INTEGERS.transpose(0, 2, 3, 1),
     ),
     whole("two hosts", [*SQUASHED, node("Softplus", "t3", "y")], np.log1p(np.exp(ROUNDED))),
     whole("gate", [*GATE, node("Mul", "xd gd", "y")], CLIPPED * MEANS, WIDE),

@@ -16,8 +16,9 @@ import numpy as np
 
 from mapper.compiler.frontend.builder import Evaluator, GraphBuilder, Value
 from mapper.compiler.ir.graph import CHANNELS_FIRST, Graph, View
-from mapper.compiler.ir.node import ASKED, Node
-from mapper.compiler.ir.stored import STORED, Stored, stored_constant
+from mapper.compiler.ir.node import ASKED, Dequantise, Node
+from mapper.compiler.ir.stored import OFFSET, STORED, Stored, stored_constant
+from mapper.compiler.ir.tensor import Tensor
 from mapper.errors import DoesNotFitError, MapperError
 from mapper.monitoring.resources import default_memory
 from storage.errors import BadInputError, MemoryShortError
@@ -139,7 +140,7 @@ class Reader(GraphBuilder):
                 raise MapperError(f"{self.path}: output {name!r}: no node computes it")
             if isinstance(value, View):
                 self._require_declared(name, value)
-                self.graph.outputs[name] = value
+                self.graph.outputs[name] = self._as_in_model(name, value)
         if not self.graph.outputs:
             raise MapperError(f"{self.path}: no output depends on an input; nothing to compile")
         return self.graph
@@ -255,6 +256,34 @@ class Reader(GraphBuilder):
                 f"{self.path}: output {name!r} is declared as {text}, but computed as {made}; "
                 "export the model again"
             )
+
+    def _as_in_model(self, name: str, value: View) -> View:
+        """Return an output; stored integers are real numbers for the user, unless the host
+        quantises them again."""
+        tensor = value.tensor
+        kind = self._stored_kind(name)
+        if tensor.type not in STORED.values() or self._of_whole or kind is None:
+            return value
+        node = next(one for one in self.model.nodes if name in one.proto.output)
+        real = Tensor(f"{name}.real", tensor.shape)
+        self.graph.nodes.append(Node(Dequantise(), [tensor], [real], (node.name,)))
+        self.why = "it is an output in integers"
+        zero = np.array(tensor.zero_point + OFFSET.get(kind, 0), kind)
+        taken = [value._replace(tensor=real), np.array(tensor.scale, np.float32), zero]
+        return self.host("QuantizeLinear", node, taken, {}, "integers")
+
+    def _stored_kind(self, name: str) -> np.dtype[Any] | None:
+        """Return the integer type of a stored map: of the last zero point of its node, or, if it
+        moves elements, of its input."""
+        node = next((one for one in self.model.nodes if name in one.proto.output), None)
+        if node is None:
+            return None
+        known = [self.values.get(one) for one in node.proto.input]
+        kinds = [one.dtype for one in known if isinstance(one, np.ndarray) and one.dtype in STORED]
+        if kinds:
+            return kinds[-1]
+        default = np.dtype(np.uint8) if node.kind == "QuantizeLinear" else None
+        return default or self._stored_kind(node.proto.input[0])
 
     def _fold(self, node: OnnxNode, inputs: list[Any]) -> None:
         """Evaluate a node of constants; a kept node runs on the host if its inputs and results are
