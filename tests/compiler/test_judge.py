@@ -214,6 +214,15 @@ def test_small_numbers_of_the_host_may_be_the_nearest(
     assert sums.beside().departs is departs
 
 
+def test_small_numbers_may_share_the_scale_of_a_concatenation() -> None:
+    """The scale suits the other parts, whose numbers are larger."""
+    small = RANDOM.uniform(0, 0.02, (1, 3, 40, 50)).astype(np.float32)
+    sums = MapSums(StoredMap("a", (), 0.03, 0, 8), 60.0, known=True, guessed=True)
+    sums.add(np.rint(small / 0.03).astype(np.int64), small)
+    assert sums.beside().departs
+    assert not sums.beside(fills=True).departs
+
+
 @pytest.mark.parametrize("frames", [1, 8])
 @pytest.mark.parametrize(("off", "departs"), [(0.9, False), (9.0, True)])
 def test_equal_numbers_have_the_same_error(off: float, departs: bool, frames: int) -> None:
@@ -385,6 +394,18 @@ def test_signs_within_the_error_of_a_value_before_them_may_differ() -> None:
     within = apart < 0.1 * np.abs(X[:1]).max()
     assert within.any()
     np.testing.assert_array_equal(low != high, within)
+
+
+@pytest.mark.parametrize(("signs", "error"), [(False, 2.0**-8), (True, 2.0**-16)])
+def test_signs_of_layers_with_rounded_weights_may_differ(signs: bool, error: float) -> None:
+    """Weights of one size per kernel are exact."""
+    w = np.where(W < 0, np.float32(-0.5), np.float32(0.5)) if signs else W
+    nodes = [node("Conv", "x w", "a"), node("Sign", "a", "y")]
+    cut = CutModel(bytes_of(nodes, {"w": w}), ["y"], X[:1])
+    sums = pointwise(X[:1], w)
+    given = {"y": np.sign(sums).astype(np.float32)}
+    low, high = (cut.run(X[:1], given, (by, by))["y"] for by in (-1 / 64, 1 / 64))
+    np.testing.assert_array_equal(low != high, np.abs(sums) < error * np.abs(sums).max())
 
 
 def test_each_output_is_judged_by_its_own_prediction() -> None:

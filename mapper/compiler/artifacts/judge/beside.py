@@ -267,7 +267,8 @@ class Judge:
         """Return the result for all frames."""
         if self._why:
             return Judgement(self._frames, [], list(self._maps), self._why)
-        rows = [one.beside() for one in self._sums.values()]
+        filled = {one.one.range for one in self._sums.values() if one.fills_range}
+        rows = [one.beside(one.one.range in filled) for one in self._sums.values()]
         rows += [one.beside() for one in self._outputs.values()]
         return Judgement(self._frames, rows, self._left_out(self._cut))
 

@@ -57,6 +57,11 @@ class StoredMap(NamedTuple):
     bits: int
     mask: NDArray[np.bool_] | None = None
 
+    @property
+    def range(self) -> tuple[float, int, int]:
+        """Scaling and bits; equal for the parts of a concatenation."""
+        return self.scale, self.zero_point, self.bits
+
 
 class Beside(NamedTuple):
     """Comparison of a map or an output with the model.
@@ -153,7 +158,9 @@ class MapSums:
         self.fused += int(hidden.sum())
         self.differences += int(((off > 0) & ~tied & ~hidden).sum())
 
-    def beside(self) -> Beside:
+    def beside(self, fills: bool = False) -> Beside:
+        """Return the comparison. fills : whether another map of the same scale fills its range"""
+        fills = fills or self.fills_range
         one = self.one
         if self.real and self.known:
             predicted = EXACT + MARGIN
@@ -166,7 +173,7 @@ class MapSums:
             if self.silent or not power:  # relative to the largest number that is stored
                 power = max(power, self.elements * max(-self.low, self.high) ** 2)
             signal = decibels(power, self.error)
-            if signal is not None and self.guessed and not self.differences and self._fills_range:
+            if signal is not None and self.guessed and not self.differences and fills:
                 wanted = min(wanted, signal)
             return Beside(one.name, one.nodes, self.elements, None, 0, signal, wanted)
         differences, ties = self.differences, self.ties
@@ -177,7 +184,7 @@ class MapSums:
         return Beside(one.name, one.nodes, self.elements, differences, ties)
 
     @property
-    def _fills_range(self) -> bool:
+    def fills_range(self) -> bool:
         """Whether the numbers take a quarter of the range or more: the scale is not too coarse."""
         half = 1 << (self.one.bits - 1)
         return 4 * self.largest >= half + abs(self.one.zero_point)

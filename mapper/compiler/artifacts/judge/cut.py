@@ -22,6 +22,10 @@ ROUNDED = 2.0**-20
 """Relative to the largest number before quantisation: error of float32 sums."""
 SIGN_STEP = 2.0**-10
 """Step at a sign, relative to the largest number before it: float32 sums have an error."""
+WEIGHTS = 2.0**-8
+"""Relative to the largest number: error of a layer before a sign, of weights rounded to 8 bits."""
+LAYERS = {"Conv": (0,), "Gemm": (0, 1), "MatMul": (0, 1)}
+"""Axes that may be those of the results in the weights of a layer."""
 GIVEN = ".of the cores"  # suffix of values given in place of the model's own
 
 
@@ -88,7 +92,7 @@ class CutModel:
             if any(nudge):
                 _nudge(changed.graph, nudge, self._errors, self.values)
             if sign:
-                _zero_is_positive(changed.graph)
+                zero_is_positive(changed.graph)
             self._sessions[nudge, sign] = _Session(changed, self.values)
         session = self._sessions[nudge, sign]
         feeds = {f"{name}{GIVEN}": array for name, array in given.items()}
@@ -151,6 +155,10 @@ def _nudge(
 
     constants = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
     taken = {name: list(node.input) for node in graph.node for name in node.output}
+    layers = {
+        name: WEIGHTS for node in graph.node for name in node.output if _rounds(node, constants)
+    }
+    errors = layers | dict(errors)
     nodes = []
 
     def add(kind: str, inputs: list[str], output: str, **attributes: Any) -> None:
@@ -198,6 +206,20 @@ def _nudge(
     _replace_nodes(graph, nodes)
 
 
+def _rounds(node: Any, constants: Mapping[str, Array]) -> bool:
+    """Return whether a layer has weights other than two signs times one number per result."""
+    weights = constants.get(node.input[1]) if node.op_type in LAYERS else None
+    if weights is None or not weights.size:
+        return False
+    sizes = np.abs(weights)
+
+    def spread(axis: int) -> float:
+        rest = tuple(each for each in range(sizes.ndim) if each != axis)
+        return float((sizes.max(rest) - sizes.min(rest)).max())
+
+    return min(map(spread, LAYERS[node.op_type])) > ROUNDED * float(sizes.max())
+
+
 def _computed_by(taken: Mapping[str, Sequence[str]], name: str) -> set[str]:
     """Return the names of the values that a value is computed from, up to those that no node
     makes.
@@ -214,7 +236,7 @@ def _computed_by(taken: Mapping[str, Sequence[str]], name: str) -> set[str]:
     return found
 
 
-def _zero_is_positive(graph: Any) -> None:
+def zero_is_positive(graph: Any) -> None:
     """Make signs of zero +1: 2 (1 - [x < 0]) - 1."""
     from onnx import TensorProto, helper, numpy_helper
 
