@@ -26,6 +26,10 @@ class CheckFailedError(MapperError):
     """A verification found something wrong."""
 
 
+class HostNodeError(MapperError):
+    """A node of the host cannot process its inputs; the message names the node."""
+
+
 class UsageError(MapperError):
     """The arguments of a command or call are invalid."""
 

@@ -21,7 +21,7 @@ from mapper.compiler.output import Dumps, Origin, write_compiled
 from mapper.compiler.pipeline import compile_model
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.stages import Clock
-from mapper.errors import DoesNotFitError
+from mapper.errors import DoesNotFitError, HostNodeError, MapperError
 from mapper.kernels.warmup import works_of_compilation
 
 Result = tuple[CompileOutcome, dict[str, Any]]
@@ -80,7 +80,10 @@ def _compiled(
     compiled = compile_model(model, target.shape, samples, settings, test, target.chip, cache)
     outcome = CompileOutcome.of(compiled, settings.pack)
     _say_notes(options, outcome, where)
-    report = write_compiled(folder, compiled, target, origin, dumps, clock)
+    try:
+        report = write_compiled(folder, compiled, target, origin, dumps, clock)
+    except HostNodeError as error:
+        raise MapperError(f"{origin.model}: {error}") from error
     keep_folder(slot, folder, report, outcome)
     return outcome, report
 

@@ -40,6 +40,7 @@ from mapper.compiler.quantisation.score import Limits
 from mapper.compiler.quantisation.verify import (
     MOST_RAISED,
     Verified,
+    output_notes,
     raised_note,
     request_of,
     verified,
@@ -193,6 +194,7 @@ def _quantised(
     )  # fmt: skip
     best, losses = found.best, []
     log.notes += best.notes + raised_note(found) + left_out(found, calibration, settings)
+    log.notes += output_notes(found, settings.min_signal)
     seen = beside if isinstance(calibration, RangesFile) else calibration
     if seen is not None and not is_in_part(best.source):
         with stage("verify"):

@@ -28,6 +28,7 @@ from tests.compiler.right_values import (
     pointwise,
     rounded,
 )
+from tests.storage.formats.onnx_models import helper
 
 X = RANDOM.normal(size=(FRAMES, 3, 4, 5)).astype(np.float32)
 X = np.where(np.abs(X) < 0.1, np.float32(0.5), X)  # signs that 8-bit integers also represent
@@ -358,3 +359,45 @@ def test_parameters_that_do_not_fit_are_rejected_before_calibration(
 
 def _measured(*_: object) -> None:
     raise AssertionError("samples were measured")
+
+
+def test_quotients_by_numbers_that_round_to_0(tmp_path: Path) -> None:
+    """A note names the output, although the results of the cores keep --min-signal."""
+    wide = X.copy()
+    wide[0, 0, 0, 0] = 1e3
+    nodes = [node("Conv", "x w", "c"), node("Div", "x c", "y")]
+    case = Case("quotients", nodes, {"w": W[:3]}, wide, wide, 0)
+    assert compiled(case, tmp_path) == 0
+    report = json.loads((tmp_path / "out" / "report.json").read_text(), parse_constant=pytest.fail)
+    assert report["outputs_db"]["y"] == pytest.approx(0, abs=1)
+    said = "output 'y': SQNR 0.0 dB after the nodes on the host, below the 20 dB of --min-signal"
+    assert any(said in one for one in report["log"])
+
+
+def test_nodes_without_users_are_not_compared(tmp_path: Path) -> None:
+    """ONNX Runtime would run them, too, and refuse the model, whose format needs no constants as
+    inputs."""
+    nodes = [node("Conv", "x w", "y"), node("Reshape", "x k", "unused")]
+    made = onnx_model(nodes, {"w": W, "k": np.array([7, 7])}, (1, 3, 4, 5))
+    made.ir_version = 3
+    made.graph.input.extend(
+        helper.make_tensor_value_info(one.name, one.data_type, one.dims)
+        for one in made.graph.initializer
+    )
+    np.save(tmp_path / "samples.npy", X)
+    words = ["compile", str(saved(made, tmp_path)), "--chip", "1x1", "-o", str(tmp_path / "out")]
+    assert main([*words, "--calibrate", str(tmp_path / "samples.npy"), "-q"]) == 0
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["judge"]["why"] == ""
+    assert report["judge"]["rows"]
+
+
+def test_a_fault_of_the_host_names_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flat = X.reshape(FRAMES, -1)
+    nodes = [node("Relu", "x", "a"), node("GlobalLpPool", "a", "y")]
+    case = Case("fault", nodes, {}, flat, flat, 0)
+    assert compiled(case, tmp_path) == 1
+    said = capsys.readouterr().err
+    assert f"mapper compile: {tmp_path / 'model.onnx'}: node 'y' (GlobalLpPool): " in said

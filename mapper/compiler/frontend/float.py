@@ -261,6 +261,14 @@ def pool(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
         raise MapperError(f"pools a value of {len(data.shape)} axes; a map has 3 or 4")
     size = require_numbers("kernel_shape", node.attributes.get("kernel_shape", ()), axes, 1)
     found = window(node, (1, *size)[-2:], tensor.shape, axes)  # type: ignore[arg-type]
+    if (
+        max(found.pad.top, found.pad.bottom) >= found.size[0]
+        or max(found.pad.left, found.pad.right) >= found.size[1]
+    ):
+        raise MapperError(
+            f"pads {list(node.attributes['pads'])} reach the size of its window, {list(size)}; "
+            "pad by less"
+        )
     rows, columns = found.results(tensor.height, tensor.width, node.flag("ceil_mode"))
     if node.flag("ceil_mode"):
         # ONNX drops windows that begin after the map and its padding; other windows get more

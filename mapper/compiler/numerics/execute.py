@@ -17,7 +17,7 @@ from mapper.compiler.ir import node as op
 from mapper.compiler.ir.graph import Graph, View
 from mapper.compiler.ir.node import Host, Node
 from mapper.compiler.ir.tensor import Tensor
-from mapper.errors import MapperError
+from mapper.errors import HostNodeError, MapperError
 from storage.errors import BadInputError
 from storage.formats.layers.onnxruns import NodeSession, model_of_node
 
@@ -96,7 +96,7 @@ def on_host(node: Node, inputs: list[Data]) -> list[Data]:
         try:
             rows.append(session.run(given))
         except BadInputError as error:
-            raise MapperError(f"{operator.label}: {error}") from error
+            raise HostNodeError(f"{operator.label}: {error}") from error
     return [
         np.concatenate([_stored(view, row[number], operator) for row in rows])
         for number, view in enumerate(operator.results)

@@ -17,7 +17,7 @@ from mapper.compiler.numerics.binary import stored_input
 from mapper.compiler.numerics.formulas import dequantise, quantise, real_numbers
 from mapper.compiler.numerics.windows import pixels_of_windows
 from mapper.compiler.partition.hostplan import Step
-from mapper.errors import MapperError
+from mapper.errors import HostNodeError
 from storage.errors import BadInputError
 from storage.formats.layers.onnxruns import NodeSession
 
@@ -149,7 +149,7 @@ class HostPlan:
             made = self._ready[number].run(known)
         except BadInputError as error:
             name = f"node {step['sources'][0]!r} ({step['op']})"
-            raise MapperError(f"{name}: {error}") from error
+            raise HostNodeError(f"{name}: {error}") from error
         return dict(zip(step["outputs"], made, strict=True))
 
 

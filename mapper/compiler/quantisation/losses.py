@@ -17,15 +17,19 @@ from mapper.compiler.numerics.reference import INTEGER, MIXED
 
 
 class Signal:
-    """Accumulated power of real numbers and of their errors."""
+    """Accumulated power of finite real numbers and of their errors.
+
+    A number that is not finite in integers only, such as a quotient by 0, counts as lost.
+    """
 
     def __init__(self) -> None:
         self._power = self._error = 0.0
 
     def add(self, real: Data, near: Data) -> None:
-        exact = real.astype(np.float64)
+        exact = np.where(np.isfinite(real), real, 0.0).astype(np.float64)
+        found = np.where(np.isfinite(real) & np.isfinite(near), near, 0.0)
         self._power += float((exact**2).sum())
-        self._error += float(((exact - near) ** 2).sum())
+        self._error += float(((exact - found) ** 2).sum())
 
     @property
     def is_silent(self) -> bool:

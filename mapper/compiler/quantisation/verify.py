@@ -253,6 +253,21 @@ def raised_note(found: Verified) -> list[str]:
     ]
 
 
+def output_notes(found: Verified, least: float) -> list[str]:
+    """Return a note on each output that the host computes with a low SQNR.
+
+    least : SQNR in dB that the results of the cores reach
+    """
+    if not found.attempts or not (best := found.attempts[found.number]).reached:
+        return []
+    return [
+        f"output {name!r}: SQNR {signal:.1f} dB after the nodes on the host, below the "
+        f"{least:g} dB of --min-signal; keep the nodes before it on the host, too (--keep)"
+        for name, signal in best.score.outputs.items()
+        if signal is not None and signal < least
+    ]
+
+
 def _text(signal: float | None) -> str:
     return "without error" if signal is None else f"{signal:.1f} dB"
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.formats.layers.onnxexpanded import Expanded, version_of
+from storage.formats.layers.onnxruns import OLDEST_IR
 from storage.formats.layers.onnxwhole import WHOLE
 
 Array = NDArray[Any]
@@ -113,14 +114,16 @@ EXPANDED: dict[str, Callable[[Expanded], None]] = {
 
 
 def plain_model(model: Any) -> None:
-    """Change a model (`onnx.ModelProto`) to operators of ONNX Runtime, a batch of one, and exact
-    kernels.
+    """Change a model (`onnx.ModelProto`) to the needed operators of ONNX Runtime, a batch of one,
+    and exact kernels.
 
     Unknown operators stay. The kernels are exact on every processor.
     """
     from onnx import numpy_helper
 
     graph = model.graph
+    model.ir_version = max(model.ir_version, OLDEST_IR)  # constants are no inputs
+    drop_unneeded(graph)
     version = version_of((one.domain, one.version) for one in model.opset_import)
     _constants_as_initializers(graph)
     constants = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
@@ -143,6 +146,27 @@ def plain_model(model: Any) -> None:
     for one in graph.output:
         if one.type.HasField("tensor_type"):
             one.type.tensor_type.ClearField("shape")
+
+
+def drop_unneeded(graph: Any) -> None:
+    """Remove the nodes that no output needs, which ONNX Runtime would also run."""
+    wanted, kept = {one.name for one in graph.output}, []
+    for node in reversed(list(graph.node)):
+        if not wanted.isdisjoint(node.output):
+            kept.append(_copied(node))
+            wanted |= _read(node)
+    del graph.node[:]
+    graph.node.extend(reversed(kept))
+
+
+def _read(node: Any) -> set[str]:
+    """Return the names that a node reads, also in its subgraphs."""
+    found = set(node.input)
+    for attribute in node.attribute:
+        for inner in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+            found |= {name for one in inner.node for name in _read(one)}
+            found |= {one.name for one in inner.output}
+    return found
 
 
 def _constants_as_initializers(graph: Any) -> None:

@@ -66,6 +66,8 @@ CASES: list[tuple[str, list[Any], dict[str, Any], str]] = [
      "(Mul): its input 1 has type int64, another one float; cast them to one type"),
     ("domain", [node("Relu", "x", domain="com.microsoft")], {"domain": "com.microsoft"},
      "domain 'com.microsoft' has no operator Relu; remove the domain of standard operators"),
+    ("pads", [node("AveragePool", "x", kernel_shape=[2, 2], pads=[0, 0, 2, 0])], {},
+     "(AveragePool): pads [0, 0, 2, 0] reach the size of its window, [2, 2]; pad by less"),
     ("attribute of ONNX Runtime", [node("FastGelu", "x", domain="com.microsoft", transB=1)],
      {"domain": "com.microsoft"}, "FastGelu has no attribute 'transB'; export the model again"),
     ("attribute", [RELU, node("LRN", "a", size=-5)], {},

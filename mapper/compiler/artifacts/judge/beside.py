@@ -278,4 +278,5 @@ def _distance(value: Array, ours: Array) -> float:
     if value.size != ours.size or value.dtype.kind not in "fiub":
         return float("inf")
     near, far = (np.asarray(one, np.float64).ravel() for one in (ours, value))
-    return float(np.nansum(np.abs(near - far)))
+    with np.errstate(invalid="ignore"):  # the difference of two infinities
+        return float(np.nansum(np.abs(near - far)))
