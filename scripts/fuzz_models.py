@@ -26,9 +26,10 @@ import tempfile
 import time
 import traceback
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,15 +61,25 @@ MOST_REDUCED = 3
 
 
 class Ended(NamedTuple):
-    """Result of a model. how : "right", "refused", or "wrong"; said : message"""
+    """Result of a model.
+
+    how : "right", "refused", or "wrong"; said : message
+    values : results of the cores, by the names of outputs, shape (frames, ...)
+    """
 
     how: str
     said: str = ""
+    values: Mapping[str, Any] = MappingProxyType({})
 
 
-def compiled(made: Made, folder: Path) -> Ended:
-    """Compile a model in a folder, and compare the program with the integer reference."""
-    onnx.save(made.model, str(folder / "model.onnx"))
+def compiled(made: Made, folder: Path, frames: int = 2) -> Ended:
+    """Compile a model in a folder, and compare the program with the integer reference.
+
+    made : its model is a `ModelProto`, or serialised
+    frames : number of samples that the program computes
+    """
+    data = made.model if isinstance(made.model, bytes) else made.model.SerializeToString()
+    (folder / "model.onnx").write_bytes(data)
     np.save(folder / "samples.npy", made.samples)
     words = [
         "compile",
@@ -100,13 +111,13 @@ def compiled(made: Made, folder: Path) -> Ended:
     if code != 0:
         return Ended("wrong", f"exit {code}: {last}")
     try:
-        found = simulate(read_folder(folder / "out"), made.samples[:2], 1, check=True)
+        found = simulate(read_folder(folder / "out"), made.samples[:frames], 1, check=True)
     except BaseException:
         return Ended("wrong", traceback.format_exc().strip().splitlines()[-1])
     differences = sum(one.differences for one in found.compared)
-    return Ended("wrong", f"{differences} elements differ from the reference") if differences else (
-        Ended("right")
-    )  # fmt: skip
+    if differences:
+        return Ended("wrong", f"{differences} elements differ from the reference")
+    return Ended("right", values=found.values)
 
 
 def smaller(made: Made) -> list[Any]:

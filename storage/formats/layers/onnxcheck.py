@@ -149,8 +149,8 @@ def check_node(proto: Any, attributes: Mapping[str, Any], version: int) -> None:
     arity = arity_of(proto, version)
     if arity is not None:
         _check_counts(proto, arity)
-    for one in () if own is None else proto.attribute:
-        if one.name not in own:
+    for one in proto.attribute:
+        if own is not None and one.name not in own:
             raise BadInputError(f"{kind} has no attribute {one.name!r}; export the model again")
     schema = _schema(kind, version, "" if domain in STANDARD else domain)
     if schema is None and domain in STANDARD and kind not in OTHERS and _known(kind) is not None:
