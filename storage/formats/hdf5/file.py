@@ -17,6 +17,7 @@ from storage.budget import declared_bytes, require_room, require_stored
 from storage.errors import BadInputError, StorageError
 from storage.extras import require
 from storage.files import PartialFile, require_file, write_error
+from storage.formats.hdf5.structure import require_structure
 
 
 def library(path: Path, extra: str = "sonata") -> Any:
@@ -30,6 +31,7 @@ def opened(path: Path, extra: str = "sonata") -> Iterator[Any]:
     h5py = library(path, extra)
     require_file(path)
     try:
+        require_structure(path, h5py)
         with h5py.File(path, "r") as file:
             yield file
     except StorageError:
