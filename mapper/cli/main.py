@@ -68,7 +68,8 @@ exit codes: 0 done, 1 bad input, 2 usage, 3 no fit, 4 limits missed, 130 Ctrl-C
 def build_parser(command: str | None = None, words: Sequence[str] = ()) -> Parser:
     """Return the parser; only `command` gets its arguments, to save the other imports.
 
-    words : words of the command line, as the help of some commands depends on their input
+    words : words of the command line, as the help of some commands depends on their input; if they
+        begin with the command, the parser has no others
     """
     parser = Parser(
         prog="mapper",
@@ -78,7 +79,10 @@ def build_parser(command: str | None = None, words: Sequence[str] = ()) -> Parse
     )
     parser.add_argument("--version", action="version", version=f"mapper {version()}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    alone = command in COMMANDS and words[:1] == [command]
     for name, text in COMMANDS.items():
+        if alone and name != command:
+            continue
         sub = commands.add_parser(
             name,
             help=text,
