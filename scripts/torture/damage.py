@@ -6,8 +6,8 @@ import contextlib
 import io
 import json
 import os
+import re
 import resource
-import shutil
 import signal
 import sys
 import time
@@ -22,15 +22,18 @@ from mapper.cli.main import main
 from scripts.torture.bench import Bench
 from scripts.torture.damage_kinds import ANY, KINDS, MAPPING, METRICS, Kind, Reader, files_of
 from scripts.torture.family import Family, Random, one_of
-from scripts.torture.outcomes import REFUSED, RIGHT, WRONG, Outcome, unclear
-from scripts.torture.results import plain_json, results
+from scripts.torture.outcomes import FAULTS, REFUSED, RIGHT, WRONG, Outcome, unclear
+from scripts.torture.results import Results, plain_json, results
 from scripts.torture.running import TRACEBACK, Ran
 from scripts.torture.spoiling import spoiled
 
 SECONDS = 2.0  # processor seconds of a refusal
 NOISE = 1.5  # factor, for busy machines
-LONGEST = 60  # wall seconds of a case
+LONGEST = 30  # processor seconds of a case
+WAITS = 300  # wall seconds of a case
 MEMORY = 4 << 30  # bytes of a process
+FILE_SIZE = re.compile(r'"(stored_bytes|bytes_per_connection)": [^,}]*')
+"""Values that damage changes although the content remains: appended bytes count."""
 
 
 class Damage(Family):
@@ -38,7 +41,7 @@ class Damage(Family):
 
     name = "byte damage"
     share = 6.0
-    batch = 40
+    batch = 200
 
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench)
@@ -46,7 +49,7 @@ class Damage(Family):
         self._right: dict[str, Any] = {}
 
     def cases(self, seeds: Iterable[int]) -> Iterator[Outcome]:
-        """Run many cases in one fork, and continue in another if it dies."""
+        """Run many cases in one fork, and continue in another after a fault or if it dies."""
         left = list(seeds)
         for seed in left:
             self._prepare(*self._chosen(self.random(seed)))
@@ -65,9 +68,10 @@ class Damage(Family):
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
-            if left:
+            if code:
                 seed = left.pop(0)
-                said = "hangs" if code == -signal.SIGALRM else f"ends with {code}"
+                hangs = code in (-signal.SIGALRM, -signal.SIGPROF)
+                said = "hangs" if hangs else f"ends with {code}"
                 yield Outcome(self.name, seed, WRONG, f"seed {seed}", said)
 
     def _chosen(self, random: Random) -> tuple[Kind, Path, Reader]:
@@ -82,26 +86,35 @@ class Damage(Family):
         if reader.requires not in (ANY, METRICS) and line not in self._right:
             self.bench.fresh()
             ran = self.bench.whole_run(line)
-            self._right[line] = plain_json(ran.out), results(self.bench.work)
+            self._right[line] = _plain(ran.out), _written(self.bench.work)
 
     def _work(self, seeds: list[int], given: int) -> None:
-        """Run the cases in this process, a fork, and write their outcomes to a pipe."""
+        """Run cases in this process, a fork, up to the first fault, whose folder remains.
+
+        given : pipe for their outcomes
+        """
+        code = 1
         try:
             os.setsid()
-            os.chdir(self.bench.work)
             resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
             with os.fdopen(given, "w") as pipe:
                 for seed in seeds:
-                    signal.alarm(LONGEST)
+                    os.chdir(self.bench.work)
+                    signal.alarm(WAITS)
+                    signal.setitimer(signal.ITIMER_PROF, LONGEST)
                     outcome = self._case(seed, self.random(seed))
+                    signal.setitimer(signal.ITIMER_PROF, 0)
                     signal.alarm(0)
                     pipe.write(json.dumps(outcome) + "\n")
                     pipe.flush()
-                    self._restore(outcome.what.split())
+                    if outcome.how in FAULTS:
+                        break
+                    self.bench.fresh()
+            code = 0
         except BaseException:
             traceback.print_exc(file=sys.__stderr__)
         finally:
-            os._exit(0)
+            os._exit(code)
 
     def _case(self, seed: int, random: Random) -> Outcome:
         _, file, reader = self._chosen(random)
@@ -132,29 +145,14 @@ class Damage(Family):
         if reader.requires == ANY:
             return None
         out, files = self._right[line]
-        names = {name for name in files if name.split("/")[0].startswith("new")}
+        found = _written(Path.cwd())
+        names = files.keys() | found.keys()
         if reader.requires == MAPPING:  # the report has the size of the network file
-            names.remove("new/report.json")
-        found_files = results(Path.cwd())
-        wrong = [name for name in names if found_files.get(name) != files[name]]
-        if plain_json(ran.out) != out:
+            names -= {"new/report.json"}
+        wrong = [name for name in sorted(names) if found.get(name) != files.get(name)]
+        if _plain(ran.out) != out:
             wrong.append("printed text")
         return (WRONG, f"ends with 0, but {', '.join(wrong)} differ") if wrong else None
-
-    def _restore(self, words: list[str]) -> None:
-        """Undo damage and changes of a case, which concern only names in its description."""
-        known = {path.name for path in self.bench.whole.iterdir()}
-        for path in self.bench.work.iterdir():
-            if path.name not in known:
-                _remove(path)
-        tops = {word.rstrip(":").split("/")[0] for word in words}
-        for name in tops & known:
-            _remove(self.bench.work / name)
-            whole = self.bench.whole / name
-            if whole.is_dir():
-                shutil.copytree(whole, self.bench.work / name, symlinks=True)
-            else:
-                shutil.copyfile(whole, self.bench.work / name)
 
 
 def _ran(line: str) -> Ran:
@@ -172,8 +170,15 @@ def _ran(line: str) -> Ran:
     return Ran(code, out.getvalue(), said.getvalue(), time.process_time() - began)
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+def _written(folder: Path) -> Results:
+    """Return the digests of the files that commands write."""
+    return {
+        f"{path.name}/{name}" if path.is_dir() else name: digest
+        for path in folder.glob("new*")
+        for name, digest in results(path).items()
+    }
+
+
+def _plain(text: str) -> str:
+    """Return printed text without measurements and the size of the damaged file."""
+    return FILE_SIZE.sub("", plain_json(text))

@@ -42,7 +42,7 @@ KINDS = (
         Reader("verify net.bin --json"), Reader("export net.bin new.csv --json"),
         Reader("info net.bin --json"), Reader("check net.bin --chip 4x4 --memory 256MiB -q"),
         Reader(f"run net.bin {SMALL} -q -o new", MAPPING),
-    ), 4),
+    ), 3),
     Kind("mapping.npz", "out/mapping.npz", (
         Reader("verify out --json"), Reader("export out new.csv --json"),
         Reader("score net.bin out/mapping.npz --chip 4x4 --memory 256MiB --json"),
@@ -60,7 +60,7 @@ KINDS = (
     Kind("samples.npz", "samples.npz", (
         Reader("simulate model --input samples.npz --limit 1 --json"),
     )),
-    Kind("ONNX", "good.onnx", (Reader(f"{COMPILE} -q -o new", ANY, "verify new -q"),)),
+    Kind("ONNX", "good.onnx", (Reader(f"{COMPILE} -q -o new", ANY, "verify new -q"),), 0.3),
     Kind("ranges.json", "model/ranges.json", (
         Reader("compile good.onnx --chip 2x2 --calibrate model/ranges.json --max-loss 100 "
                "--min-signal -100 -q -o new", ANY, "verify new -q"),

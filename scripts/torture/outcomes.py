@@ -13,6 +13,7 @@ REFUSED, RIGHT, WRONG, RAISED, STUCK = "refused", "right", "wrong", "traceback",
 FAULTS = (WRONG, RAISED, STUCK)
 CODES = (1, 2, 3, 4)
 """Exit codes of commands that fail; see docs/reference/exit-codes.md."""
+NO_FIT = 3
 LONGEST_LINE = 1000  # characters, including paths
 INTERNAL = re.compile(
     r"NoneType|bad_alloc|fault of mapper|internal error|not subscriptable|0x[0-9a-f]{6}|"
@@ -69,8 +70,10 @@ def unclear(ran: Ran, signals: Collection[int] = ()) -> tuple[str, str] | None:
     runs = [line for line in lines if OF_A_RUN.match(line)]
     if not runs and len(lines) != 1:
         return WRONG, f"ends with {ran.code} and {len(lines)} lines: {ran.said[-500:]!r}"
-    # "mapper: " begins the line of an installation that cannot be used
-    if not all(line.startswith(("mapper ", "mapper: ")) for line in set(lines) - set(runs)):
+    # "mapper: " begins the line of an installation that cannot be used, and "does not fit: " the
+    # answer of `check`
+    begins = ("mapper ", "mapper: ", *(("does not fit: ",) if ran.code == NO_FIT else ()))
+    if not all(line.startswith(begins) for line in set(lines) - set(runs)):
         return WRONG, f"ends with {ran.code} without a line of its kind: {ran.said[-300:]!r}"
     if len(lines[-1]) > LONGEST_LINE:
         return WRONG, f"says {len(lines[-1])} characters: {lines[-1][:200]!r}"
