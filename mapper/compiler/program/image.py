@@ -19,10 +19,13 @@ from hw.npu.isa.encoding import decode, decode_micro_ops, decode_program
 from hw.npu.isa.table import INSTRUCTION_BYTES, MICRO_OP_BYTES, Instruction
 from mapper.compiler.program.sections import FileType, pack_sections, unpack_sections
 from mapper.errors import MapperError
+from mapper.monitoring.resources import default_memory
+from storage.budget import require_room
 from storage.jsontext import parse_json
 
 MAGIC = b"NPUCORE"
 HEADER_BYTES = 8
+MOST_VECTORS = 1 << 32  # of external memory: addresses have 32 bits
 PROGRAM = FileType(
     MAGIC, 1, "program of a core", ".npc", ("INFO", "IM", "UM", "WM", "BM", "XM", "FM")
 )
@@ -84,9 +87,15 @@ class Image(NamedTuple):
         ]
 
     def filled(self) -> NDArray[np.uint8]:
-        """Return the memory up to the last preset vector, or the whole external memory."""
+        """Return the memory up to the last preset vector, or the whole external memory.
+
+        Raises `MemoryShortError` if it needs more than the memory budget.
+        """
         places = self.preset
         size = max(int(places.max(initial=-1)) + 1, self.map_vectors)
+        require_room(
+            f"a feature memory of {size:,} vectors", size * self.maps.shape[1], default_memory()
+        )
         found = np.zeros((size, self.maps.shape[1]), np.uint8)
         found[places] = self.maps
         return found
@@ -124,7 +133,12 @@ def unpack_image(data: bytes, where: str) -> Image:
             parts["XM"],
             np.frombuffer(parts["FM"], np.uint8).reshape(-1, columns),
         )
-        if len(made.preset) != len(made.maps):
+        count = len(made.maps)
+        if made.map_vectors > MOST_VECTORS or len(parts["XM"]) % HEADER_BYTES:
+            raise ValueError
+        if any(first < 0 or size < 0 or first + size > MOST_VECTORS for first, size in made.runs):
+            raise ValueError
+        if sum(size for _, size in made.runs) != count:
             raise ValueError
         return made
     except (ArithmeticError, KeyError, TypeError, ValueError) as error:
