@@ -118,8 +118,11 @@ def read_section(name: RunName, sections: int, index: int, count: int = 1) -> It
     try:
         with name.path.open("rb") as file:
             rows = _table(file, name, sections)[index : index + count]
-            file.seek(int(rows["offset"][0]))
-            raw = file.read(int(rows["bytes"].sum()))
+            begin, size = int(rows["offset"][0]), sum(rows["bytes"].tolist())
+            if begin + size > os.fstat(file.fileno()).st_size:
+                raise UnusableError(str(name.path))
+            file.seek(begin)
+            raw = file.read(size)
     except OSError as error:  # missing, or being replaced on another machine
         raise UnusableError(str(name.path)) from error
     at = 0
