@@ -84,7 +84,8 @@ def _read_npz(path: Path, neurons: int) -> tuple[Int64, Int64]:
             f"{path}: holds {listed(names) or 'nothing'}; it must hold arrays `neuron` and `tick`"
         )
     for name, values in found.items():
-        if values.ndim != 1 or (values.size and values.dtype.kind not in "iu"):
+        kinds = "iu" if values.size else "iuf"  # lists without elements are of floats
+        if values.ndim != 1 or values.dtype.kind not in kinds:
             raise BadInputError(
                 f"{path}: {name} is {values.dtype} of shape {values.shape}; give a list of whole "
                 "numbers"
