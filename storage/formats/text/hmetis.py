@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
+from storage.budget import require_room
 from storage.errors import BadInputError
 from storage.formats.base import ImportJob, Progress
 from storage.formats.text.metis import _check_whole
@@ -35,6 +36,7 @@ from storage.store.network import SIZE
 
 HYPEREDGE = "hyperedge"  # attribute: number of the hyperedge that a neuron drives
 FORMS = ("0", "1", "10", "11")
+NODE_BYTES = 24  # per vertex and hyperedge: weights, offsets, and the matching
 
 Int64 = NDArray[np.int64]
 
@@ -54,10 +56,11 @@ class Nets:
     repeated: int
 
 
-def read_nets(reader: TextReader, progress: Progress) -> Nets:
+def read_nets(reader: TextReader, progress: Progress, memory: int) -> Nets:
     """Read an open file into memory: 24 bytes per pin while reading.
 
-    Raises `BadInputError` with the line of the first fault.
+    memory : bytes for the vertices and hyperedges that the header declares
+    Raises `BadInputError` with the line of the first fault, or `MemoryShortError`.
     """
     words, (count, vertices, *_) = read_counts(reader, 3, "hyperedges vertices [fmt]")
     fmt = words[2].lstrip("0") or "0" if len(words) == 3 else "0"
@@ -70,6 +73,8 @@ def read_nets(reader: TextReader, progress: Progress) -> Nets:
             f"{reader.where()}: {vertices} vertices and {count} hyperedges; at most "
             f"{MAX_VERTICES} together can be stored"
         )
+    what = f"{reader.where()}: a hypergraph of {vertices:,} vertices and {count:,} hyperedges"
+    require_room(what, NODE_BYTES * (vertices + count), memory)
     numbers, lines = _numbers(reader, progress)
     first = np.flatnonzero(
         np.diff(lines, prepend=-1)
@@ -147,7 +152,7 @@ def load(job: ImportJob) -> NetworkMeta:
     The hypergraph is held in memory. Raises `BadInputError` with the line of the first fault.
     """
     with TextReader(job.source) as reader:
-        nets = read_nets(reader, job.progress)
+        nets = read_nets(reader, job.progress, job.memory)
     vertices, degrees = nets.sizes.size, np.diff(nets.start)
     kept = np.flatnonzero(degrees > 1)
     inner = np.repeat(degrees > 1, degrees)
