@@ -40,8 +40,12 @@ class StorageWarning(UserWarning):
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the text of an error; of a system error without its number."""
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+    """Return the text of an error in at most 120 characters; of a system error without its number.
+
+    Texts of libraries may quote the bytes of a file.
+    """
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return " ".join(text.split())[:120]
 
 
 def write_error(path: Path, error: OSError) -> WriteError:

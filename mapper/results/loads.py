@@ -72,7 +72,7 @@ def load_loads(path: Path, chip: Chip, metrics: dict[str, Any]) -> Loads:
             raise ValueError(f"schema is not {SCHEMA}")
         loads = _loads(found, chip)
     except Exception as error:  # numpy raises many kinds for a damaged archive
-        reason = " ".join(reason_of(error).split())[:120]
+        reason = reason_of(error)
         raise MapperError(f"{path}: cannot be read: {reason}; {advice}") from error
     if difference := differs(loads, metrics):
         raise MapperError(f"{path}: {difference}; {advice}")

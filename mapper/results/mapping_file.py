@@ -196,7 +196,7 @@ def _load_ranged(path: Path, chip: Chip, neurons: int) -> NDArray[np.int32]:
 
 def _reason(error: Exception) -> str:
     """Return a numpy error as one short line."""
-    return plain(" ".join(reason_of(error).split())[:120])
+    return plain(reason_of(error))
 
 
 def _load_npz(path: Path, chip: Chip, neurons: int) -> NDArray[np.integer]:

@@ -72,7 +72,7 @@ class NpySource(SampleSource):
             try:  # numpy multiplies the sizes without a check
                 array_header(file, path.stat().st_size, "the array")
             except DAMAGE as error:
-                raise BadInputError(f"{path}: cannot be read: {error}") from error
+                raise BadInputError(f"{path}: cannot be read: {reason_of(error)}") from error
         try:
             self._array: NDArray[Any] | None = np.load(path, mmap_mode="r", allow_pickle=False)
         except DAMAGE as error:
@@ -180,7 +180,7 @@ class NpzSource(SampleSource):
             raise self._damaged(error) from error
 
     def _damaged(self, error: BaseException) -> BadInputError:
-        reason = " ".join(reason_of(error).split())[:120] or type(error).__name__
+        reason = reason_of(error) or type(error).__name__
         return BadInputError(f"{self.where}: is damaged or not a .npz file ({reason})")
 
     def close(self) -> None:
