@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from storage.budget import require_room
 from storage.closing import Closing
 from storage.errors import BadInputError
 from storage.graph import MAX_VERTICES, Block
@@ -31,6 +32,8 @@ from storage.sorting.runs import DIRECTED, IN, OUT, UNDIRECTED, Buffer, Run, Run
 from storage.sorting.shared import leave_runs, read_runs
 
 BYTES_PER_ENTRY = 64  # bytes per connection while its block is sorted, merged and encoded
+SORTED_BYTES = 16  # bytes per connection at least: a key and a weight
+LEAST_MEMORY = 64 << 20  # bytes that a block may need whatever the budget is
 BYTES_PER_EDGE = (
     48  # bytes per edge in a buffer and while it becomes a run, without 8 bytes of weight
 )
@@ -116,6 +119,7 @@ class ConnectionSorter(Closing):
         edges = memory // 2 // (BYTES_PER_EDGE * buffers)
         self._capacity = max(SMALLEST_BUFFER, min(edges, LARGEST_BUFFER))
         self._at_work = max(memory * 3 // 8, 1 << 16)
+        self._block_memory = max(memory, LEAST_MEMORY)
         self._file = RecordFile(folder, shared)
         kept = 0 if shared else memory * 3 // 8
         self._store = RunStore(vertices, kept, signed, self._file)
@@ -282,7 +286,10 @@ class ConnectionSorter(Closing):
             yield from results
 
     def _ranges(self, block_size: int, vertices: range) -> Iterator[tuple[int, int, int]]:
-        """Yield ranges of whole blocks: first vertex, last + 1, and estimated entries."""
+        """Yield ranges of whole blocks: first vertex, last + 1, and estimated entries.
+
+        Raises `MemoryShortError` if a block alone needs more than the memory.
+        """
         store, first, end = self._store, vertices.start, vertices.stop
         if first >= end:
             return
@@ -305,7 +312,10 @@ class ConnectionSorter(Closing):
                 last = max(first + (last - first) // block_size * block_size, first + block_size)
                 last = min(last, end)
                 upto = float(np.interp(last, bounds, load))
-            yield first, last, int(upto - before) + 1
+            entries = int(upto - before) + 1
+            what = f"a block of {entries:,} connections of neurons {first} to {last - 1}"
+            require_room(what, SORTED_BYTES * entries, self._block_memory)
+            yield first, last, entries
             first, before = last, upto
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.errors import BadInputError, WriteError
+from storage.errors import BadInputError, MemoryShortError, WriteError
 from storage.sorting import shared
 from storage.sorting.radix import sort_packed
 from storage.sorting.records import RecordFile
@@ -290,3 +290,16 @@ def test_allowance() -> None:
     with allowance.of(1000):
         assert allowance._left == 0
     assert allowance._left == 10
+
+
+def test_a_block_above_the_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Repeated edges compress to nothing, and fill the memory when they are sorted."""
+    monkeypatch.setattr("storage.sorting.sorter.LEAST_MEMORY", 0)
+    ends, count = (np.zeros(1000, np.int32), np.ones(1000, np.int32)), 70
+    with ConnectionSorter(2, tmp_path, 1 << 20) as sorter:
+        for _ in range(count):
+            sorter.add_edges(*ends, np.ones(1000, np.int64), False)
+        with pytest.raises(MemoryShortError, match=r"a block of 70,00[01] connections of neurons 0 to 0 needs"):
+            list(sorter.blocks(1))
