@@ -22,9 +22,10 @@ from msgspec import Meta, Struct, to_builtins
 from numpy.typing import NDArray
 
 from mapper.errors import MapperError
-from storage.errors import BadInputError
+from storage.errors import BadInputError, reason_of
 from storage.files import PartialFile, open_input, read_input, require_file, write_file, writing
 from storage.jsontext import parse_json
+from storage.npz import DAMAGE
 from storage.printable import plain
 from storage.typed import Whole, convert
 
@@ -188,8 +189,8 @@ def _load_range(path: Path, listed: RangeFile, core: NDArray[np.int32]) -> None:
         raise MapperError(str(error)) from error
     except OSError as error:
         raise MapperError(f"{path}: cannot read: {error.strerror or error}") from error
-    except ValueError as error:
-        raise _damaged(path, plain(" ".join(str(error).split())[:120])) from error
+    except DAMAGE as error:
+        raise _damaged(path, plain(reason_of(error))) from error
     if crc != listed.crc32:
         raise _damaged(path, f"its checksum differs from {RANGED}")
 

@@ -1,7 +1,7 @@
 """Read the structure of an HDF5 file in a process of its own first.
 
 Damaged heaps, trees and object headers make libhdf5 loop without end, with the lock of the
-interpreter held, or crash. A forked process reads them under a limit of processor time; this process
+interpreter held, or crash. A forked process reads them under a limit of processor time; this one
 opens the file only if the other one ended.
 """
 

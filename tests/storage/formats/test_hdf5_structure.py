@@ -42,9 +42,11 @@ def loop_heap(path: Path) -> None:
 def test_an_endless_heap_is_refused_in_time(path: Path) -> None:
     loop_heap(path)
     begin = time.process_time()
-    with pytest.raises(BadInputError, match=r"a\.h5: the structure .* without end; download"):
-        with file.opened(path):
-            pass
+    with (
+        pytest.raises(BadInputError, match=r"a\.h5: the structure .* without end; download"),
+        file.opened(path),
+    ):
+        pass
     assert time.process_time() - begin < 0.5  # of this process
 
 
@@ -78,6 +80,8 @@ def test_a_whole_file_is_read_once_until_it_changes(
 def test_other_faults_are_left_to_the_reader(tmp_path: Path) -> None:
     (tmp_path / "a.h5").write_bytes(b"no HDF5 file")
     structure.require_structure(tmp_path / "a.h5", h5py)
-    with pytest.raises(BadInputError, match="not a valid HDF5 file"):
-        with file.opened(tmp_path / "a.h5"):
-            pass
+    with (
+        pytest.raises(BadInputError, match="not a valid HDF5 file"),
+        file.opened(tmp_path / "a.h5"),
+    ):
+        pass
