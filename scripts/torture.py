@@ -10,8 +10,8 @@ command has failed with one clear line and a documented exit code, or was killed
 right; then a repeat, or --resume, completes it with the same bytes as without the fault.
 
 Cases are numbered from --seed on; a number gives the same case again: --only FAMILY --case SEED.
-The script prints the cases that fail, keeps their folders, and ends with a table, also after Ctrl-C;
-the exit code is 1 if any case fails.
+The script prints the cases that fail, keeps their folders, and ends with a table, also after
+Ctrl-C; the exit code is 1 if any case fails.
 """
 
 from __future__ import annotations

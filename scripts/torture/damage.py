@@ -5,74 +5,40 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import re
-import resource
-import signal
-import sys
 import time
 import traceback
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mapper.cli.main import main
+from scripts.torture.batches import Batches
 from scripts.torture.bench import Bench
 from scripts.torture.damage_kinds import ANY, KINDS, MAPPING, METRICS, Kind, Reader, files_of
-from scripts.torture.family import Family, Random, one_of
-from scripts.torture.outcomes import FAULTS, REFUSED, RIGHT, WRONG, Outcome, unclear
+from scripts.torture.family import Random, one_of
+from scripts.torture.outcomes import REFUSED, RIGHT, WRONG, Outcome, unclear
 from scripts.torture.results import Results, plain_json, results
 from scripts.torture.running import TRACEBACK, Ran
 from scripts.torture.spoiling import spoiled
 
 SECONDS = 2.0  # processor seconds of a refusal
 NOISE = 1.5  # factor, for busy machines
-LONGEST = 30  # processor seconds of a case
-WAITS = 300  # wall seconds of a case
-MEMORY = 4 << 30  # bytes of a process
 FILE_SIZE = re.compile(r'"(stored_bytes|bytes_per_connection)": [^,}]*')
 """Values that damage changes although the content remains: appended bytes count."""
 
 
-class Damage(Family):
+class Damage(Batches):
     """Flips, truncations, and zeroed, doubled, swapped or added blocks."""
 
     name = "byte damage"
-    share = 6.0
-    batch = 200
+    share = 4.0
 
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench)
         self._weights = np.array([kind.weight for kind in KINDS])
         self._right: dict[str, Any] = {}
-
-    def cases(self, seeds: Iterable[int]) -> Iterator[Outcome]:
-        """Run many cases in one fork, and continue in another after a fault or if it dies."""
-        left = list(seeds)
-        for seed in left:
-            self._prepare(*self._chosen(self.random(seed)))
-        while left:
-            self.bench.fresh()
-            place, given = os.pipe()
-            pid = os.fork()
-            if not pid:
-                os.close(place)
-                self._work(left, given)
-            os.close(given)
-            with os.fdopen(place) as pipe:
-                for line in pipe:
-                    yield Outcome(*json.loads(line))
-                    left.pop(0)
-            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
-            if code:
-                seed = left.pop(0)
-                hangs = code in (-signal.SIGALRM, -signal.SIGPROF)
-                said = "hangs" if hangs else f"ends with {code}"
-                yield Outcome(self.name, seed, WRONG, f"seed {seed}", said)
 
     def _chosen(self, random: Random) -> tuple[Kind, Path, Reader]:
         """Return a random kind, one of its files in the unchanged folder, and a command."""
@@ -80,43 +46,16 @@ class Damage(Family):
         path = one_of(random, files_of(kind, self.bench.whole))
         return kind, path.relative_to(self.bench.whole), one_of(random, kind.readers)
 
-    def _prepare(self, kind: Kind, file: Path, reader: Reader) -> None:
+    def prepare(self, random: Random) -> None:
         """Keep the result of a command on undamaged files, if results are compared."""
+        _, file, reader = self._chosen(random)
         line = reader.line.format(file)
         if reader.requires not in (ANY, METRICS) and line not in self._right:
             self.bench.fresh()
             ran = self.bench.whole_run(line)
             self._right[line] = _plain(ran.out), _written(self.bench.work)
 
-    def _work(self, seeds: list[int], given: int) -> None:
-        """Run cases in this process, a fork, up to the first fault, whose folder remains.
-
-        given : pipe for their outcomes
-        """
-        code = 1
-        try:
-            os.setsid()
-            resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
-            with os.fdopen(given, "w") as pipe:
-                for seed in seeds:
-                    os.chdir(self.bench.work)
-                    signal.alarm(WAITS)
-                    signal.setitimer(signal.ITIMER_PROF, LONGEST)
-                    outcome = self._case(seed, self.random(seed))
-                    signal.setitimer(signal.ITIMER_PROF, 0)
-                    signal.alarm(0)
-                    pipe.write(json.dumps(outcome) + "\n")
-                    pipe.flush()
-                    if outcome.how in FAULTS:
-                        break
-                    self.bench.fresh()
-            code = 0
-        except BaseException:
-            traceback.print_exc(file=sys.__stderr__)
-        finally:
-            os._exit(code)
-
-    def _case(self, seed: int, random: Random) -> Outcome:
+    def case(self, seed: int, random: Random) -> Outcome:
         _, file, reader = self._chosen(random)
         line, whole = reader.line.format(file), (self.bench.whole / file).read_bytes()
         data, damage = spoiled(whole, random)

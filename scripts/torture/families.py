@@ -7,11 +7,12 @@ from scripts.torture.family import Family
 from scripts.torture.hostile import Hostile
 from scripts.torture.kills import Kills
 from scripts.torture.limits import Limits
+from scripts.torture.reading import Reading
 from scripts.torture.scratch import Scratch
 from scripts.torture.servers import Servers
 from scripts.torture.syscalls import SystemCalls
 from scripts.torture.together import Together
 
 FAMILIES: tuple[type[Family], ...] = (
-    SystemCalls, Kills, Scratch, Together, Damage, Hostile, Servers, Limits,
+    SystemCalls, Kills, Scratch, Together, Damage, Reading, Hostile, Servers, Limits,
 )  # fmt: skip
