@@ -20,7 +20,7 @@ MEMORY = 4 << 30  # bytes of a process
 
 
 class Batches(Family):
-    """A family whose cases run in the process that calls `case`, and undo what they change."""
+    """A family whose cases run in the process that calls `case`, and undo their changes."""
 
     batch = 200
 

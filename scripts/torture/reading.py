@@ -19,7 +19,7 @@ from scripts.torture.spoiling import spoiled
 
 
 class Sample(NamedTuple):
-    """A valid input of a reader; value : fingerprint of what it returns"""
+    """A valid input of a reader; value : fingerprint of the values read"""
 
     reader: Reader
     name: str

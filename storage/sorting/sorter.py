@@ -33,7 +33,7 @@ from storage.sorting.shared import leave_runs, read_runs
 
 BYTES_PER_ENTRY = 64  # bytes per connection while its block is sorted, merged and encoded
 SORTED_BYTES = 16  # bytes per connection at least: a key and a weight
-LEAST_MEMORY = 64 << 20  # bytes that a block may need whatever the budget is
+LEAST_MEMORY = 64 << 20  # bytes that a block may need even above the budget
 BYTES_PER_EDGE = (
     48  # bytes per edge in a buffer and while it becomes a run, without 8 bytes of weight
 )

@@ -1,4 +1,4 @@
-"""Read the structure of an HDF5 file in a process of its own first.
+"""Read the structure of an HDF5 file in a separate process first.
 
 Damaged heaps, trees and object headers make libhdf5 loop without end, with the lock of the
 interpreter held, or crash. A forked process reads them under a limit of processor time; this one
