@@ -84,16 +84,23 @@ class Catalogue:
             note(f"the run is not in the catalogue: {error}")
 
     def rows(self) -> list[Row]:
-        """Return all rows, the oldest first; raise `MapperError` if they cannot be read."""
+        """Return all rows, the oldest first; raise `MapperError` if they cannot be read.
+
+        A note says how many rows are damaged, and missing.
+        """
         if self._database is None:
             raise MapperError(f"there is no catalogue: {reason_against(catalogue_folder())}")
         try:
             with self._database.reading() as view:
-                return [msgspec.json.decode(content, type=Row) for _, content in view.entries(ROW)]
+                rows = [msgspec.json.decode(content, type=Row) for _, content in view.entries(ROW)]
         except DatabaseError as error:
             raise MapperError(str(error)) from error
         except msgspec.MsgspecError as error:
             raise MapperError(f"{self._database.path}: a row is damaged: {error}") from error
+        if view.damaged:
+            many = "1 row is" if view.damaged == 1 else f"{view.damaged:,} rows are"
+            note(f"{self._database.path}: {many} damaged and not listed")
+        return rows
 
     def folder_of(self, id: str) -> Path:
         """Return the folder of a row, given by its id or the first characters of it.

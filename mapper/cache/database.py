@@ -150,10 +150,14 @@ class Database:
 
 
 class Transaction:
-    """The entries of a database during a transaction; None has none."""
+    """The entries of a database during a transaction; None has none.
+
+    damaged : number of entries that `entries` left out so far, because their content is damaged
+    """
 
     def __init__(self, transaction: lmdb.Transaction | None) -> None:
         self._transaction = transaction
+        self.damaged = 0
 
     def get(self, key: bytes) -> bytes | None:
         """Return the content of a key; None if it is missing or damaged."""
@@ -182,7 +186,9 @@ class Transaction:
                 if not key.startswith(prefix):
                     return
                 content = _opened(key, bytes(value))
-                if content is not None:
+                if content is None:
+                    self.damaged += 1
+                else:
                     yield Entry(key, content)
 
 

@@ -58,11 +58,16 @@ class _Check:
     def __init__(self, data: memoryview) -> None:
         self.data, self.pages = data, len(data) // PAGE
         self.last, self.used = 0, bytearray()
+        self.least = b"", False  # key that the next one must exceed (True) or reach
 
     def run(self) -> None:
         if self.pages < 2:
             raise DamagedError("it is shorter than two pages")
         metas = [self._meta(0), self._meta(1)]
+        # Transaction N writes page N % 2. Otherwise a damaged number would select the older state.
+        even, odd = metas[0][0], metas[1][0]
+        if even % 2 or (abs(even - odd) != 1 and (even or odd)):
+            raise DamagedError("its transactions are not consecutive")
         self._trees(metas[metas[0][0] < metas[1][0]])
 
     def _meta(self, page: int) -> tuple[int, int, tuple[tuple[int, ...], ...]]:
@@ -91,6 +96,7 @@ class _Check:
                 continue
             if depth > DEEPEST:
                 raise DamagedError("its tree is too deep")
+            self.least = b"", False
             found = self._tree(root, depth, which)
             if found != entries:
                 raise DamagedError("entries are missing")
@@ -109,23 +115,40 @@ class _Check:
             raise DamagedError("a page has no branches")
         begin = page * PAGE
         places = struct.unpack_from(f"<{count}H", self.data, begin + _HEADER.size)
-        total, free = 0, upper
-        for place in sorted(places):
-            if place != free or place > PAGE - _NODE.size:
-                raise DamagedError("an entry is not where the previous one ends")
+        total, ends = 0, []
+        for index, place in enumerate(places):
+            if not upper <= place <= PAGE - _NODE.size:
+                raise DamagedError("an entry is outside its page")
             low, high, flags, key = _NODE.unpack_from(self.data, begin + place)
-            free = place + _NODE.size + key
+            stop = place + _NODE.size + key
             if which == FREE and key != 8 and not (key == 0 and not leaf):
                 raise DamagedError("a list of free pages is damaged")
+            if leaf or index:
+                self._key(bytes(self.data[begin + stop - key : begin + stop]), leaf, which)
             if leaf:
                 total += 1
-                free += self._leaf(begin, free, low | high << 16, flags, which)
+                stop += self._leaf(begin, stop, low | high << 16, flags, which)
             else:
                 total += self._tree(low | high << 16 | flags << 32, depth - 1, which)
-            free += free % 2
+            ends.append((place, stop + stop % 2))
+        free = upper
+        for place, stop in sorted(ends):
+            if place != free:
+                raise DamagedError("an entry is not where the previous one ends")
+            free = stop
         if free != PAGE:
             raise DamagedError("a page has gaps")
         return total
+
+    def _key(self, key: bytes, leaf: bool, which: int) -> None:
+        """Require that keys increase, as searches do: pages of another tree or time do not fit.
+
+        leaf : it is the key of an entry; otherwise the least one of the entries that follow
+        """
+        found = key if which == MAIN else key[::-1]  # numbers are little-endian
+        if (found, False) < self.least:
+            raise DamagedError("keys are not in order")
+        self.least = found, leaf
 
     def _leaf(self, begin: int, stop: int, size: int, flags: int, which: int) -> int:
         """Check an entry, and return the bytes of its data on the page.

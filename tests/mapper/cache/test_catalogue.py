@@ -14,6 +14,7 @@ import pytest
 from mapper.cache import location
 from mapper.cache.catalogue import FILE, Catalogue
 from mapper.errors import MapperError
+from storage.errors import StorageWarning
 
 WRITER = """
 import sys
@@ -61,6 +62,17 @@ def test_a_catalogue_that_cannot_be_written(
     add(Catalogue.of_user(), 1)
     with pytest.raises(MapperError, match=r"no catalogue: .*: is on a network file system; set"):
         Catalogue.of_user().rows()
+
+
+def test_a_damaged_row_is_reported(tmp_path: Path) -> None:
+    catalogue = Catalogue(tmp_path)
+    for number in range(3):
+        add(catalogue, number)
+    data = (tmp_path / FILE).read_bytes()
+    (tmp_path / FILE).write_bytes(data.replace(b"/results/1", b"/results/7"))
+    with pytest.warns(StorageWarning, match=r"runs\.mdb: 1 row is damaged and not listed"):
+        rows = catalogue.rows()
+    assert [row.folder for row in rows] == ["/results/0", "/results/2"]
 
 
 @pytest.mark.heavy

@@ -172,6 +172,40 @@ def test_a_damaged_file_is_kept_and_said(database: Database) -> None:
         check(memoryview(bytes(data)))
 
 
+@pytest.mark.parametrize("rounds", [2, 3, 4])
+def test_a_damaged_transaction_number_does_not_restore_an_older_state(
+    database: Database, rounds: int
+) -> None:
+    """The number selects one of the two headers; of all others, only N - 2 is consistent."""
+    contents, states = fill(database, 3, rounds)
+    tail = 16 + 24 + 2 * 48 + 8  # of page header, head, trees and last page
+    for page in (0, 1):
+        for change in (1, 3, 4, 1 << 40):
+            data = bytearray(states[-1])
+            at = page * PAGE + tail
+            number = int.from_bytes(data[at : at + 8], "little") ^ change
+            data[at : at + 8] = number.to_bytes(8, "little")
+            database.path.write_bytes(data)
+            try:
+                check(memoryview(bytes(data)))
+            except DamagedError as error:
+                assert "consecutive" in str(error)
+            else:
+                assert everything(database) == contents, (page, change)
+
+
+def test_keys_out_of_order_are_damage(database: Database) -> None:
+    """A search ends at a page of another tree, and would hide the entries after it."""
+    with database.writing() as entries:
+        for key in (b"key-b", b"key-d", b"key-f"):
+            entries.put(key, b"value")
+    data = database.path.read_bytes()
+    for one, other in ((b"key-b", b"key-e"), (b"key-d", b"key-f"), (b"key-f", b"key-a")):
+        with pytest.raises(DamagedError, match="keys are not in order"):
+            check(memoryview(data.replace(one, other)))
+    check(memoryview(data.replace(b"key-d", b"key-e")))
+
+
 def test_a_wrong_checksum_is_a_missing_value(database: Database) -> None:
     with database.writing() as entries:
         entries.put(b"key", b"some value that is not repeated")
