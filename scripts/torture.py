@@ -5,9 +5,10 @@
 
 The families are faults at system calls (killed, torn, short, failing, lost and reordered calls, and
 power cuts), kill -9, commands at once on one output, damaged bytes in files of every kind, damaged
-scratch, hostile files, servers that misbehave, and limits of the system. After each fault the
-command has failed with one clear line and a documented exit code, or was killed, or its results are
-right; then a repeat, or --resume, completes it with the same bytes as without the fault.
+scratch, cache and catalogue, processes that fill the catalogue, hostile files, servers that
+misbehave, and limits of the system. After each fault the command has failed with one clear line and
+a documented exit code, or was killed, or its results are right; then a repeat, or --resume,
+completes it with the same bytes as without the fault.
 
 Cases are numbered from --seed on; a number gives the same case again: --only FAMILY --case SEED.
 The script prints the cases that fail, keeps their folders, and ends with a table, also after

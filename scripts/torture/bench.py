@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import mapper.cli.compiling
+from mapper.cache.location import FOLDER
 from mapper.cli.main import main
 from mapper.kernels.warmup import Compiled, trust_kernels
 from scripts.torture.folder import Restored
@@ -100,6 +101,7 @@ class Right(NamedTuple):
 class Bench:
     """A folder with inputs, and a copy of it for each case at the same path.
 
+    Cache and catalogue of the commands are in it, and empty at the begin of each case.
     shim : shim of system calls, None without a compiler
     """
 
@@ -112,7 +114,7 @@ class Bench:
         self.shim = Shim(self.work, self.spare) if shimmed else None
         self._right: dict[str, Right] = {}
         self._restored = Restored(self.whole, self.work)
-        os.environ["MAPPER_CACHE_DIR"] = str(self.work / CACHE)
+        os.environ[FOLDER] = str(self.work / CACHE)
         self._import()
         self.work.mkdir()
         self._inputs()

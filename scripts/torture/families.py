@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from scripts.torture.cache_damage import CacheDamage
+from scripts.torture.catalogue import Catalogue
 from scripts.torture.damage import Damage
 from scripts.torture.family import Family
 from scripts.torture.hostile import Hostile
@@ -15,4 +17,5 @@ from scripts.torture.together import Together
 
 FAMILIES: tuple[type[Family], ...] = (
     SystemCalls, Kills, Scratch, Together, Damage, Reading, Hostile, Servers, Limits,
+    CacheDamage, Catalogue,
 )  # fmt: skip

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from mapper.cache.location import FOLDER
 from scripts.torture.bench import Bench
 from scripts.torture.family import Family, Random, one_of, some_job
 from scripts.torture.outcomes import CRASHED, REFUSED, RIGHT, Outcome, unclear
@@ -113,7 +114,7 @@ def _without_home() -> None:
     """Become a user without a home folder and without rights, if this user is root."""
     tempfile.tempdir = None
     for name in (
-        "HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "USER", "LOGNAME", "MAPPER_CACHE_DIR", "TMPDIR"
+        "HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "USER", "LOGNAME", FOLDER, "TMPDIR"
     ):  # fmt: skip
         os.environ.pop(name, None)
     if _is_root():

@@ -1,4 +1,4 @@
-"""Damaged scratch of killed runs, which --resume must survive."""
+"""Damaged scratch of killed runs, which --resume must survive, and say what is lost."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from scripts.torture.bench import JOBS, Bench
 from scripts.torture.family import Family, Random, one_of
 from scripts.torture.outcomes import REFUSED, RIGHT, STUCK, WRONG, Outcome, unclear
 from scripts.torture.running import run
-from scripts.torture.spoiling import spoiled
+from scripts.torture.spoiling import spoiled, with_earlier_pages
+from storage.scratch.scratch import FILE as RECORDS
 
 RUN = next(job for job in JOBS if job.name == "run")
 KEPT = "new.partial"
 MOST_STEPS = 40  # of a run, at most
+LOST = "damaged"
+"""Word in the notes on files of the earlier run that cannot be used."""
 
 
 class Scratch(Family):
@@ -35,15 +38,24 @@ class Scratch(Family):
         self._kill_after_steps()
         kept = one_of(random, self._folders)
         self.bench.fresh()
-        shutil.copytree(kept, self.bench.work / KEPT)
-        files = sorted(path for path in (self.bench.work / KEPT).rglob("*") if path.is_file())
-        what = f"mapper {RUN.line} --resume: killed after step {kept.name}"
+        folder = self.bench.work / KEPT
+        shutil.copytree(kept, folder)
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        records = [path for path in files if path.name == RECORDS]
+        words = (*(word for word in RUN.words if word != "-q"), "--resume")  # -q hides notes
+        what = f"mapper {' '.join(words)}: killed after step {kept.name}"
         for _ in range(1 if random.integers(3) else 2):
-            path = one_of(random, files)
-            data, damage = spoiled(path.read_bytes(), random)
+            path = one_of(random, records if random.integers(3) else files)
+            before = path.read_bytes()
+            if path in records and random.integers(3) == 0:
+                other = one_of(random, self._folders) / path.relative_to(folder)
+                data, damage = with_earlier_pages(before, other.read_bytes(), random)
+            else:
+                data, damage = spoiled(before, random)
             path.write_bytes(data)
             what += f"; {path.relative_to(self.bench.work)}: {damage}"
-        ran = run((*RUN.words, "--resume"), self.bench.work)
+        damaged = any(self._is_damaged(path) for path in records)
+        ran = run(words, self.bench.work)
         if fault := unclear(ran):
             return Outcome(self.name, seed, fault[0], what, fault[1])
         if ran.code:
@@ -53,7 +65,14 @@ class Scratch(Family):
                 return Outcome(self.name, seed, STUCK, what, f"{ran.said}; then {said}")
             return Outcome(self.name, seed, REFUSED, what, ran.said, ran.seconds)
         wrong = self.bench.differs(RUN)
+        if damaged and LOST not in ran.said and not wrong:
+            wrong = f"records are lost without a note: {ran.said}"
         return Outcome(self.name, seed, WRONG if wrong else RIGHT, what, wrong or ran.said)
+
+    def _is_damaged(self, records: Path) -> bool:
+        """Return whether records differ from all that an equal run has at some moment."""
+        data, name = records.read_bytes(), records.relative_to(self.bench.work / KEPT)
+        return not any((kept / name).read_bytes().startswith(data) for kept in self._folders)
 
     def _kill_after_steps(self) -> None:
         """Run once per step and keep the unfinished folders."""

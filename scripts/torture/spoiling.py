@@ -6,6 +6,8 @@ from scripts.torture.family import Random
 
 WAYS = ("flip", "set", "truncate", "zero", "duplicate", "swap", "append", "delete", "insert")
 BLOCK = 4096  # bytes, at most, of a block that is zeroed, duplicated or swapped
+PAGE = 4096
+MOST_PAGES = 6  # that are replaced by earlier ones
 
 
 def spoiled(data: bytes, random: Random) -> tuple[bytes, str]:
@@ -20,6 +22,17 @@ def spoiled(data: bytes, random: Random) -> tuple[bytes, str]:
         _apply(found, way, at, size, random)
         done.append(f"{way} {at}" if way in ("flip", "set", "truncate") else f"{way} {at}+{size}")
     return bytes(found), ", ".join(done)
+
+
+def with_earlier_pages(data: bytes, earlier: bytes, random: Random) -> tuple[bytes, str]:
+    """Return a file in which some pages are of another state, as after lost writes, and how."""
+    found = bytearray(data)
+    most = -(-len(data) // PAGE)
+    pages = random.integers(most, size=int(random.integers(1, MOST_PAGES + 1))).tolist()
+    for page in pages:
+        at = page * PAGE
+        found[at : at + PAGE] = earlier[at : at + PAGE].ljust(PAGE, b"\0")
+    return bytes(found[: len(data)]), f"earlier pages {sorted(set(pages))}"
 
 
 def _apply(found: bytearray, way: str, at: int, size: int, random: Random) -> None:

@@ -19,7 +19,7 @@ from scripts.torture.outcomes import CRASHED, KILLED, RAISED, RIGHT, WRONG, Outc
 from scripts.torture.results import different, plain_json, results
 from scripts.torture.running import TRACEBACK, Ran
 from scripts.torture.shim import ACTIONS, CLASSES, FIRED, SLOTS, build
-from scripts.torture.spoiling import WAYS, spoiled
+from scripts.torture.spoiling import PAGE, WAYS, spoiled, with_earlier_pages
 from scripts.torture.table import Table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -206,6 +206,18 @@ def test_damage_of_a_seed_is_the_same() -> None:
     assert spoiled(b"", np.random.default_rng(0)) == (b"", "")
 
 
+def test_earlier_pages() -> None:
+    data, earlier = bytes([1]) * (5 * PAGE // 2), bytes([2]) * PAGE
+    ends = set()
+    for seed in range(20):
+        found, _ = with_earlier_pages(data, earlier, np.random.default_rng(seed))
+        assert len(found) == len(data)
+        pages = [set(found[at : at + PAGE]) for at in range(0, len(data), PAGE)]
+        assert all(one in ({1}, {wrong}) for one, wrong in zip(pages, (2, 0, 0), strict=True))
+        ends.add(str(pages))
+    assert len(ends) > 3
+
+
 def test_the_table_counts_and_keeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     work = tmp_path / "work"
     work.mkdir()
@@ -238,6 +250,6 @@ def test_a_few_cases_of_each_family(seed: int, tmp_path: Path) -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    families = 9 if shutil.which("cc") else 8
+    families = 11 if shutil.which("cc") else 10
     assert f"| all | {3 * families} |" in done.stdout
     assert list(tmp_path.iterdir()) == []
