@@ -4,7 +4,8 @@ A running command keeps its files in DIR.partial::
 
     run.json        inputs of the run
     result/         becomes DIR
-    finished.json   written last: result/ is complete; holds its inode number
+    finished.json   written last: result/ is complete; holds its inode number, and the number of
+                    the earlier DIR
     old/            only if folders cannot be exchanged: the earlier DIR while it is renamed
 
 A killed command leaves DIR.partial. The next command can always recover: result/ is complete if
@@ -128,12 +129,16 @@ def _require_free(path: Path, force: bool) -> None:
 def is_complete(path: Path) -> bool:
     """Return whether the output is complete, so that nothing is left to resume.
 
+    A complete result gets its name, unless there is something else meanwhile.
+
     Raises `LockedError` if a command is writing it.
     """
     if not path.name or path.name == ".." or not real_path(path).parent.is_dir():
         return False
     target, partial = real_path(path), partial_folder(path)
     with OutputLock(target):
+        if _is_other(target, partial):
+            return False
         try:
             _settle(target, partial, finish=True)
         except OSError as error:
@@ -144,7 +149,7 @@ def is_complete(path: Path) -> bool:
 def _finish(target: Path, partial: Path) -> None:
     """Rename the complete result to its final path, and remove the previous one."""
     sync_tree(partial / RESULT)
-    mark = {"folder": (partial / RESULT).stat().st_ino}
+    mark = {"folder": (partial / RESULT).stat().st_ino, "replaces": _number(target)}
     write_file(partial / FINISHED, json.dumps(mark).encode())
     _publish(target, partial)
     _remove(partial)
@@ -170,7 +175,7 @@ def _settle(target: Path, partial: Path, finish: bool) -> None:
     finish : publish a complete result; otherwise it is published only if the previous one has
         been renamed already
     """
-    finished = _number_in(partial / FINISHED)
+    finished = _mark(partial).get("folder")
     nameless = not target.exists() and (partial / OLD).is_dir()
     if finished is not None:
         if _number(partial / RESULT) == finished and (finish or nameless):
@@ -193,13 +198,22 @@ def _number(folder: Path) -> int | None:
         return None
 
 
-def _number_in(mark: Path) -> int | None:
+def _mark(partial: Path) -> dict[str, Any]:
+    """Return the content of finished.json; {} if it is missing or damaged."""
     try:
-        found = parse_json(mark.read_bytes())
+        found = parse_json((partial / FINISHED).read_bytes())
     except (OSError, ValueError):
-        return None
-    number = found.get("folder") if isinstance(found, dict) else None
-    return number if isinstance(number, int) else None
+        return {}
+    return found if isinstance(found, dict) and isinstance(found.get("folder"), int) else {}
+
+
+def _is_other(target: Path, partial: Path) -> bool:
+    """Return whether the target is neither the complete result nor what this was to replace.
+
+    The user may have put it there after the command was killed.
+    """
+    mark = _mark(partial)
+    return "replaces" in mark and target.exists() and _number(target) not in mark.values()
 
 
 def _remove(partial: Path) -> None:

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +28,10 @@ from mapper.resume.resume import RUN
 from storage.errors import LockedError, StorageWarning, WriteError
 from storage.files import write_file
 from storage.locks import OutputLock
+from tests.crashes import dies, needs_fork
 from tests.mapper.conftest import Tree, tree
 
 THIS: dict[str, Any] = {"seed": 1, "memory_bytes": 5}
-EVENTS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "tests.exchange"}
 
 
 @pytest.fixture(autouse=True)
@@ -40,9 +39,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip fsync, and do not wait for locks: these tests do not need them."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr("storage.locks.PATIENCE", 0.0)
-
-
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
 def fill(folder: Path, text: str) -> None:
@@ -64,39 +60,6 @@ def make(path: Path, text: str, force: bool = False, resume: bool = False) -> bo
 
 def outcome(text: str) -> Tree:
     return {name: text.encode() for name in ("mapping.npz", "report.json")}
-
-
-def dies(act: Callable[[], object], count: int) -> bool:
-    """Whether a child process that calls `act` dies before its `count`-th change of a file."""
-    child = os.fork()
-    if child:
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        assert code in (0, 9)
-        return code == 9
-    try:
-        left = count
-
-        def hook(event: str, _: object) -> None:
-            nonlocal left
-            if event in EVENTS:
-                left -= 1
-                if left == 0:
-                    os._exit(9)
-
-        genuine = module.exchange
-
-        def exchange(first: Path, second: Path) -> bool:
-            sys.audit("tests.exchange")
-            done = genuine(first, second)
-            sys.audit("tests.exchange")
-            return done
-
-        module.exchange = exchange  # type: ignore[attr-defined]
-        sys.addaudithook(hook)
-        act()
-        os._exit(0)
-    finally:
-        os._exit(1)
 
 
 @pytest.fixture(params=[True, False], ids=["exchange", "rename"])
@@ -412,4 +375,33 @@ def test_a_mark_names_the_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(module, "_remove", lambda partial: None)
     make(folder / "out", "new")
     mark = json.loads((folder / "out.partial" / "finished.json").read_bytes())
-    assert mark == {"folder": (folder / "out.partial" / "result").stat().st_ino}
+    number = (folder / "out.partial" / "result").stat().st_ino
+    assert mark == {"folder": number, "replaces": None}
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "output"])
+def test_what_the_user_put_there_remains(
+    kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run dies before its complete result gets its name, and the user takes that name."""
+    path = folder / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_publish", lambda target, partial: None)
+        patch.setattr(module, "_remove", lambda partial: None)
+        make(path, "new")
+    if kind == "file":
+        path.write_text("of the user")
+    elif kind == "folder":
+        path.mkdir()
+        (path / "notes.txt").write_text("of the user")
+    else:
+        make(folder / "other", "other")
+        (folder / "other").rename(path)
+    before = tree(folder)
+    assert not is_complete(path)
+    with pytest.raises(MapperError, match="exists; choose another folder"):
+        make(path, "new", resume=True)
+    assert tree(folder) == before
+    path.rename(folder / "elsewhere")
+    assert is_complete(path)
+    assert tree(path) == outcome("new")
