@@ -40,7 +40,7 @@ Catalogued = dict[str, Any]
 class CacheDamage(Family):
     """Damaged bytes, zeroed and earlier pages, truncated and deleted files.
 
-    The next command has the right results, also with the damaged file, and names what was lost: a
+    The next command has the right results, also with the damaged file, and reports the loss: a
     file that is set aside, or rows of the catalogue. The command after it finds no damage.
     """
 

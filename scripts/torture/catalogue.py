@@ -45,7 +45,7 @@ class Catalogue(Family):
     """Writers that report each row they have added; half of them, on average, are killed.
 
     Readers must find every row that was reported before they began. In the end each row that was
-    reported or read is there once and unchanged, and a killed writer has at most one more.
+    reported or read exists once and unchanged, and a killed writer has at most one more.
     """
 
     name = "catalogue"
@@ -235,7 +235,7 @@ def _rows(ran: Ran) -> tuple[frozenset[Added], str]:
     found = list(_printed(ran))
     rows = frozenset(found)
     if len(rows) < len(found):
-        return rows, "a row is there twice"
+        return rows, "a row is listed twice"
     return rows, ""
 
 

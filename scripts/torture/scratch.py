@@ -1,4 +1,4 @@
-"""Damaged scratch of killed runs, which --resume must survive, and say what is lost."""
+"""Damaged scratch of killed runs, which --resume must survive; it must report the loss."""
 
 from __future__ import annotations
 

@@ -50,11 +50,11 @@ def read(net: NetworkFile) -> Contents:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Readers find the last finished network, or the one of a writer that died, as a whole.
+    """Readers find the last finished network, or the whole network of a writer that died.
 
     done : the network that was finished or read last; None if there is none
     left : seeds of writers that died later, perhaps after the file got its name
-    readers : open files, with what they read
+    readers : open files, with their contents
     """
 
     def __init__(self) -> None:

@@ -62,7 +62,7 @@ class CacheMachine(RuleBasedStateMachine):
         return self.cache.slot("work", key)
 
     def content(self, key: int, size: int) -> bytes:
-        """Return a content of its own that does not compress."""
+        """Return a new content that does not compress."""
         self.count += 1
         made = random.Random(self.count).randbytes(size) + b"%d %d" % (key, self.count)
         self.ever[key].append(made)
@@ -202,7 +202,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.cache, self.catalogue = Cache(self.folder, MOST), Catalogue(self.folder)
 
     def listed(self) -> list[int]:
-        """Return the numbers of the rows that are listed, which are as they were added."""
+        """Return the numbers of the rows that are listed, with the values that were added."""
         rows = self.catalogue.rows()
         numbers = [int(Path(row.folder).name) for row in rows]
         assert [row.figures["hops"] for row in rows] == numbers

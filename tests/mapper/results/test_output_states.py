@@ -56,7 +56,7 @@ def work(path: Path, seed: int, force: bool, resume: bool, pause: Act = lambda: 
 
 
 class OutputMachine(RuleBasedStateMachine):
-    """Readers find the last complete output, or the one of a run that died, as a whole.
+    """Readers find the last complete output, or the whole output of a run that died.
 
     done : the output that was reported or read last; None if there is none
     left : seeds of runs that died later, whose output may be complete
@@ -142,7 +142,7 @@ class OutputMachine(RuleBasedStateMachine):
 
     @rule(moment=st.none() | moments)
     def finish(self, moment: int | None) -> None:
-        """Complete what a run left that died after its last file, and perhaps die as well."""
+        """Complete the output of a run that died after its last file, and perhaps die as well."""
         before = tree(self.path) if self.is_other else None
         if moment is not None:
             dies(lambda: is_complete(self.path), moment)
@@ -189,7 +189,7 @@ class OutputMachine(RuleBasedStateMachine):
 
     @rule()
     def remove(self) -> None:
-        """The user removes the output, or whatever is at the path."""
+        """The user removes the output, or another file or folder of this name."""
         if self.found() is not None or self.is_other:
             if self.path.is_dir():
                 shutil.rmtree(self.path)
