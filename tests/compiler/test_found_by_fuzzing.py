@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -370,8 +371,10 @@ def test_quotients_by_numbers_that_round_to_0(tmp_path: Path) -> None:
     assert compiled(case, tmp_path) == 0
     report = json.loads((tmp_path / "out" / "report.json").read_text(), parse_constant=pytest.fail)
     assert report["outputs_db"]["y"] == pytest.approx(0, abs=1)
-    said = "output 'y': SQNR 0.0 dB after the nodes on the host, below the 20 dB of --min-signal"
-    assert any(said in one for one in report["log"])
+    said = (
+        r"output 'y': SQNR -?0\.\d dB after the nodes on the host, below the 20 dB of --min-signal"
+    )
+    assert any(re.match(said, one) for one in report["log"])
 
 
 def test_nodes_without_users_are_not_compared(tmp_path: Path) -> None:

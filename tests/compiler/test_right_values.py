@@ -359,7 +359,7 @@ def test_maps_as_results_lose_no_classes(tmp_path: Path) -> None:
 
 def test_classes_that_tie_lose_nothing(tmp_path: Path) -> None:
     """Two classes always have the same number: either may come first."""
-    w = RANDOM.normal(0, 0.5, (4, 60)).astype(np.float32)
+    w = np.random.default_rng(0).normal(0, 0.5, (4, 60)).astype(np.float32)
     w[2] = w[1]
     nodes = [node("Flatten", "x", "f"), node("Gemm", "f w", "y", transB=1)]
     assert lost(Case("tie", nodes, {"w": w}, X, X, 0), tmp_path) <= 100 / FRAMES
