@@ -21,7 +21,7 @@ UNARY = (
     "Relu", "LeakyRelu", "Sigmoid", "Tanh", "Neg", "Abs", "HardSigmoid", "Elu", "Softplus",
     "Identity", "Floor", "Exp", "Sign", "Erf", "HardSwish",
 )  # fmt: skip
-ALIKE: tuple[tuple[str, ...], ...] = (
+SAME_ARITY: tuple[tuple[str, ...], ...] = (
     UNARY,
     ("Add", "Sub", "Mul", "Div", "Max", "Min", "Sum", "Mean"),
     ("MaxPool", "AveragePool"),
@@ -31,7 +31,11 @@ ALIKE: tuple[tuple[str, ...], ...] = (
     ("QLinearAdd", "QLinearMul"),
 )
 """Operators with the same inputs and outputs."""
-OWN_ATTRIBUTES = ("LeakyRelu", "Elu", "HardSigmoid")  # their defaults replace those of the model
+OWN_ATTRIBUTES = (
+    "LeakyRelu",
+    "Elu",
+    "HardSigmoid",
+)  # their defaults replace the values of the model
 SMALL = ("pads", "strides", "dilations", "kernel_shape", "axis", "axes", "perm", "split", "starts",
          "ends", "group", "blocksize")  # fmt: skip
 FLAGS = ("ceil_mode", "count_include_pad", "transB", "transA", "keepdims", "allowzero")
@@ -211,7 +215,7 @@ def change_kind(model: Any, random: Random) -> str | None:
     found = [
         (node, group)
         for node in model.graph.node
-        for group in ALIKE
+        for group in SAME_ARITY
         if node.op_type in group and (group is not UNARY or len(node.input) == 1)
     ]
     node, group = one_of(random, found) or (None, ())
@@ -349,7 +353,7 @@ DAMAGED = 0.08  # share of models that `fuzz_damages` changes instead
 
 
 def change_model(model: Any, random: Random) -> tuple[bytes, str]:
-    """Return a changed copy of a model, serialised, and what was changed."""
+    """Return a changed copy of a model, serialised, and the changes."""
     if random.random() < DAMAGED:
         return damage_model(model, random)
     copy = type(model).FromString(model.SerializeToString())

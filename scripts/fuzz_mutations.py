@@ -246,7 +246,7 @@ def tried(number: int, made: Made, folder: Path, keep: Path | None) -> Case:
 
 
 def forked(work: Callable[[], Iterator[Case]]) -> Iterator[Case]:
-    """Yield what a child process yields, as it may end or fill its memory."""
+    """Yield the values of a generator in a child process, which may end or fill its memory."""
     read, write = os.pipe()
     child = os.fork()
     if not child:

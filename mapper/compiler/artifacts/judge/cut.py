@@ -25,7 +25,7 @@ SIGN_STEP = 2.0**-10
 WEIGHTS = 2.0**-8
 """Relative to the largest number: error of a layer before a sign, of weights rounded to 8 bits."""
 LAYERS = {"Conv": (0,), "Gemm": (0, 1), "MatMul": (0, 1)}
-"""Axes that may be those of the results in the weights of a layer."""
+"""Axes of the weights that may be axes of the results."""
 GIVEN = ".of the cores"  # suffix of values given in place of the model's own
 
 
