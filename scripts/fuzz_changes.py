@@ -35,7 +35,7 @@ OWN_ATTRIBUTES = (
     "LeakyRelu",
     "Elu",
     "HardSigmoid",
-)  # their defaults replace the values of the model
+)  # whose defaults replace values
 SMALL = ("pads", "strides", "dilations", "kernel_shape", "axis", "axes", "perm", "split", "starts",
          "ends", "group", "blocksize")  # fmt: skip
 FLAGS = ("ceil_mode", "count_include_pad", "transB", "transA", "keepdims", "allowzero")
