@@ -21,8 +21,8 @@ tries.toml:
   preset = ["fast", "default"]
   seed = "1..4"
 
-Each key has a value or a list of values, and each combination is a run and a row
-of sweep.csv in the output folder. `mapper docs portfolio` lists the keys.
+Each key has a value or a list of values; each combination is a run and a row of
+sweep.csv in the output folder. `mapper docs portfolio` lists the keys.
 """
 
 

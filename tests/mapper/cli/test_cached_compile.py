@@ -117,7 +117,7 @@ def test_commands_of_cache_and_catalogue(compile_: Compile, run: Run) -> None:
     found = run("cache", "info", "--json").json()
     counts = {kind: one["results"] for kind, one in found["kinds"].items()}
     assert (counts["compiled"], counts["cuts"]) == (1, 1)
-    assert counts.keys() <= {"compiled", "cuts", "trials"}
+    assert counts.keys() <= {"compiled", "costs", "cuts", "ranges", "trials"}
     assert found["folder"] == str(Path("cache").resolve())
     assert 0 < found["bytes"] <= found["most_bytes"]
     assert "compiled" in run("cache").out
