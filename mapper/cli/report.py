@@ -38,6 +38,7 @@ COMPARISON = Path("comparison.html")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "%(prog)s [DIR [DIR2]] [options]"
     parser.add_argument("path", type=Path, nargs="?", metavar="DIR", help="output folder of a run")
     parser.add_argument(
         "other", type=Path, nargs="?", metavar="DIR2", help="second output folder, to compare with"
