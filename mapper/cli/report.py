@@ -27,9 +27,10 @@ examples:
   mapper report old-result --network moved/net.bin
 
 DIR is the output folder of a run. `mapper run` writes report.html; this command
-writes it again, e.g. after an update, or shows two mappings on one page with one
-colour scale. The page needs no internet connection. Folders of older versions
-have no traffic.npz: traffic is measured on their network, and stored there.
+writes it again, e.g. after an update, or shows two mappings on one page with
+one colour scale. The page needs no internet connection. Folders of older
+versions have no traffic.npz: traffic is measured on their network, and stored
+there.
 
 Two mappings are compared in percent and must have the same network and traffic
 (equal --rates); the chips may differ.
