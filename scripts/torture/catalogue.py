@@ -17,7 +17,7 @@ from mapper.cache.catalogue import FILE
 from mapper.cache.catalogue import Catalogue as Rows
 from mapper.cache.location import FOLDER
 from scripts.torture.family import Family, Random
-from scripts.torture.outcomes import RIGHT, WRONG, Outcome, unclear
+from scripts.torture.outcomes import KILLED, RIGHT, WRONG, Outcome, unclear
 from scripts.torture.running import Command, Ran, run
 
 WRITERS = 64
@@ -86,7 +86,7 @@ class Catalogue(Family):
         if kill:
             reader.command.kill()
         ran = reader.command.wait()
-        if fault := unclear(ran, kill):
+        if fault := unclear(ran, KILLED if kill else ()):
             return fault
         if ran.code:
             return None if kill else (WRONG, f"a reader ends with {ran.code}: {ran.said}")
