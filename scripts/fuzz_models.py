@@ -29,7 +29,6 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,12 +63,12 @@ class Ended(NamedTuple):
     """Result of a model.
 
     how : "right", "refused", or "wrong"; said : message
-    values : results of the cores, by the names of outputs, shape (frames, ...)
+    values : results of the cores, by the names of outputs, shape (frames, ...); None if not right
     """
 
     how: str
     said: str = ""
-    values: Mapping[str, Any] = MappingProxyType({})
+    values: Mapping[str, Any] | None = None
 
 
 def compiled(made: Made, folder: Path, frames: int = 2) -> Ended:
@@ -205,7 +204,7 @@ def tried(seed: int, sizes: Sizes, keep: Path | None, known: frozenset[str] = fr
         made = random_model(seed, folder, sizes)
         if made is None:
             return Tried(seed, Ended("no model"))
-        ended = compiled(made, folder)
+        ended = compiled(made, folder)._replace(values=None)  # not for other processes
         if ended.how != "wrong" or signature(ended.said) in known:
             return Tried(seed, ended)
         least = reduced(made, ended, folder)
