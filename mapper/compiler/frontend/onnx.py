@@ -249,6 +249,8 @@ class Reader(GraphBuilder):
         if name not in self.model.declared or kinds is None:
             return
         declared = self.model.declared[name]
+        if declared is None and all(kind.kind == "O" for kind in kinds):  # names of classes
+            return
         if declared not in kinds:
             text = "a type without numbers" if declared is None else str(declared)
             made = " or ".join(sorted(str(one) for one in kinds))
@@ -261,8 +263,10 @@ class Reader(GraphBuilder):
         """Return an output; stored integers are real numbers for the user, unless the host
         quantises them again."""
         tensor = value.tensor
+        if tensor.type not in STORED.values() or self._of_whole:
+            return value
         kind = self._stored_kind(name)
-        if tensor.type not in STORED.values() or self._of_whole or kind is None:
+        if kind is None:
             return value
         node = next(one for one in self.model.nodes if name in one.proto.output)
         real = Tensor(f"{name}.real", tensor.shape)
@@ -276,7 +280,7 @@ class Reader(GraphBuilder):
         """Return the integer type of a stored map: of the last zero point of its node, or, if it
         moves elements, of its input."""
         node = next((one for one in self.model.nodes if name in one.proto.output), None)
-        if node is None:
+        if node is None or not node.proto.input:
             return None
         known = [self.values.get(one) for one in node.proto.input]
         kinds = [one.dtype for one in known if isinstance(one, np.ndarray) and one.dtype in STORED]

@@ -142,3 +142,16 @@ def test_outputs_have_the_declared_type(kind: int, word: str, tmp_path: Path) ->
     made.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", kind, X))
     with pytest.raises(MapperError, match=f"output 'y' is declared as {word}, but computed as"):
         open_model(saved(made, tmp_path)).build(())
+
+
+def test_an_output_may_name_classes(tmp_path: Path) -> None:
+    """Classifiers of scikit-learn and WinML return the name of the best class."""
+    best = node("ArgMax", "r", "i", axis=1)
+    named = helper.make_node("ArrayFeatureExtractor", ["labels", "i"], ["y"], domain="ai.onnx.ml")
+    names = [f"class {number}".encode() for number in range(int(np.prod(X)))]
+    labels = helper.make_tensor("labels", onnx.TensorProto.STRING, [1, len(names)], names)
+    constant = helper.make_node("Constant", [], ["labels"], value=labels)
+    made = onnx_model([node("Relu", "x", "r"), best, constant, named], {}, X, ("y", "r"))
+    made.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", onnx.TensorProto.STRING, None))
+    made.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    assert set(open_model(saved(made, tmp_path)).build(()).outputs) == {"y", "r"}
