@@ -54,8 +54,8 @@ class Hostile(Family):
         finally:
             os.chdir(home)
             shutil.rmtree(folder)
-        fault, seconds = fault_of(case, *ended), ended[2]
-        return Outcome(self.name, seed, WRONG if fault else REFUSED, what, fault, seconds)
+        fault, (_, _, seconds, grown) = fault_of(case, *ended), ended
+        return Outcome(self.name, seed, WRONG if fault else REFUSED, what, fault, seconds, grown)
 
     def _graph(self, seed: int, random: Random) -> Outcome:
         work = self.bench.fresh()
@@ -81,7 +81,7 @@ class Hostile(Family):
             said = f"{ran.seconds:.1f} s, {ran.grown >> 20} MiB: {ran.said}"
             return Outcome(self.name, seed, WRONG, what, said)
         if ran.code:
-            return Outcome(self.name, seed, REFUSED, what, ran.said, ran.seconds)
+            return Outcome(self.name, seed, REFUSED, what, ran.said, ran.seconds, ran.grown)
         after = run(("verify", "new", "-q"), work)
         said = f"verify: {after.code}: {after.said}" if after.code else ""
-        return Outcome(self.name, seed, WRONG if said else RIGHT, what, said)
+        return Outcome(self.name, seed, WRONG if said else RIGHT, what, said, grown=ran.grown)

@@ -35,6 +35,7 @@ class Outcome(NamedTuple):
     what : the case in words: command and fault
     said : the message of the command, or the fault
     seconds : processor seconds of a refusal; 0 if it was not refused
+    grown : bytes of memory above the ones at the start; 0 if they were not measured
     """
 
     family: str
@@ -43,6 +44,7 @@ class Outcome(NamedTuple):
     what: str
     said: str = ""
     seconds: float = 0.0
+    grown: int = 0
 
 
 def unclear(ran: Ran, signals: Collection[int] = ()) -> tuple[str, str] | None:

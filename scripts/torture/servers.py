@@ -70,12 +70,13 @@ class Servers(Family):
             return Outcome(self.name, seed, WRONG, what, f"{ran.grown >> 20} MiB: {ran.said}")
         if ran.code:
             how = WRONG if way == "well" or (changes and SAID not in ran.said) else REFUSED
-            return Outcome(self.name, seed, how, what, ran.said, ran.seconds)
+            return Outcome(self.name, seed, how, what, ran.said, ran.seconds, ran.grown)
         out = plain_json(ran.out).replace(url, "net.bin")
         same = out == plain_json(right.out) and _written(work).keys() == files.keys()
         mapping = "new/mapping.npz"
         same &= _written(work).get(mapping) == files.get(mapping)
-        return Outcome(self.name, seed, RIGHT if same else WRONG, what, "" if same else out[-500:])
+        how, said = (RIGHT, "") if same else (WRONG, out[-500:])
+        return Outcome(self.name, seed, how, what, said, grown=ran.grown)
 
 
 def _written(work: Path) -> dict[str, str]:

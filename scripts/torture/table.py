@@ -8,7 +8,8 @@ from pathlib import Path
 
 from scripts.torture.outcomes import FAULTS, RAISED, REFUSED, RIGHT, STUCK, WRONG, Outcome
 
-COLUMNS = ("family", "tried", REFUSED, RIGHT, WRONG, "tracebacks", STUCK, "slowest refusal")
+COLUMNS = ("family", "tried", REFUSED, RIGHT, WRONG, "tracebacks", STUCK, "slowest refusal",
+           "most memory")  # fmt: skip
 MOST_KEPT = 100  # folders of failed cases
 
 
@@ -19,6 +20,7 @@ class Table:
         self._keep, self._kept = keep, 0
         self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._slowest: defaultdict[str, float] = defaultdict(float)
+        self._grown: defaultdict[str, int] = defaultdict(int)
 
     @property
     def failed(self) -> int:
@@ -27,8 +29,9 @@ class Table:
     def add(self, outcome: Outcome, work: Path) -> None:
         """Count an outcome; print a failed case and keep its folder."""
         self._counts[outcome.family][outcome.how] += 1
-        slowest = max(self._slowest[outcome.family], outcome.seconds)
-        self._slowest[outcome.family] = slowest
+        family = outcome.family
+        self._slowest[family] = max(self._slowest[family], outcome.seconds)
+        self._grown[family] = max(self._grown[family], outcome.grown)
         if outcome.how not in FAULTS:
             return
         repeat = f"python scripts/torture.py --only '{outcome.family}' --case {outcome.seed}"
@@ -54,7 +57,9 @@ class Table:
     def _row(self, name: str, count: Counter[str]) -> str:
         slowest = self._slowest.get(name, max(self._slowest.values(), default=0.0))
         numbers = [count.total(), *(count[how] for how in (REFUSED, RIGHT, WRONG, RAISED, STUCK))]
-        return f"| {name} | {' | '.join(f'{one:,}' for one in numbers)} | {slowest:.1f} s |"
+        grown = self._grown.get(name, max(self._grown.values(), default=0)) >> 20
+        counts = " | ".join(f"{one:,}" for one in numbers)
+        return f"| {name} | {counts} | {slowest:.1f} s | {f'{grown} MiB' if grown else '-'} |"
 
 
 def _special(folder: str, names: list[str]) -> list[str]:

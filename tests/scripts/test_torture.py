@@ -224,15 +224,15 @@ def test_the_table_counts_and_keeps(tmp_path: Path, capsys: pytest.CaptureFixtur
     (work / "net.bin").write_bytes(b"a")
     table = Table(tmp_path / "kept")
     table.add(Outcome("kills", 1, RIGHT, "mapper run"), work)
-    table.add(Outcome("kills", 2, "refused", "mapper run", "line", 0.26), work)
+    table.add(Outcome("kills", 2, "refused", "mapper run", "line", 0.26, 5 << 20), work)
     assert (table.failed, capsys.readouterr().out) == (0, "")
     table.add(Outcome("kills", 3, WRONG, "mapper run", "differs"), work)
     assert table.failed == 1
     assert "--only 'kills' --case 3" in capsys.readouterr().out
     assert (tmp_path / "kept" / "kills-3" / "work" / "net.bin").read_bytes() == b"a"
     assert table.lines()[2:] == [
-        "| kills | 3 | 1 | 1 | 1 | 0 | 0 | 0.3 s |",
-        "| all | 3 | 1 | 1 | 1 | 0 | 0 | 0.3 s |",
+        "| kills | 3 | 1 | 1 | 1 | 0 | 0 | 0.3 s | 5 MiB |",
+        "| all | 3 | 1 | 1 | 1 | 0 | 0 | 0.3 s | 5 MiB |",
     ]
 
 
