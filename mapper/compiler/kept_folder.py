@@ -17,7 +17,7 @@ from mapper.compiler.artifacts.report import Report, write_report
 from mapper.compiler.outcome import CompileOutcome
 from mapper.report.make import PAGE
 from mapper.results.output_folder import REPORT
-from storage.files import write_file
+from storage.files import RESERVED, write_file
 
 KIND = "compiled"
 
@@ -50,13 +50,13 @@ def kept_folder(slot: Slot) -> KeptFolder | None:
 
 
 def keep_folder(slot: Slot, folder: Path, report: Report, outcome: CompileOutcome) -> None:
-    """Put a folder into the cache."""
+    """Put a folder into the cache, without lock files that could not be removed."""
     if not slot.is_on:
         return
     files = {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in (REPORT, PAGE)
+        if path.is_file() and path.name not in (REPORT, PAGE) and not path.name.endswith(RESERVED)
     }
     text = json.dumps(report).encode()
     slot.put(msgspec.msgpack.encode(KeptFolder(files, text, outcome)))

@@ -14,7 +14,9 @@ from mapper.cache.cache import OFF, Cache
 from mapper.compiler.caching import CompileInputs, kept_ranges, kept_trials
 from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.kept_folder import keep_folder, kept_folder
 from mapper.compiler.model import Model
+from mapper.compiler.outcome import CompileOutcome
 from mapper.compiler.quantisation.ranges import Range
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.transforms.base import Taken
@@ -92,3 +94,16 @@ def test_ranges_of_a_model_are_measured_once(tmp_path: Path) -> None:
             assert (found[name].counts == one.counts).all()
             assert found[name].counts.dtype == np.int64
     assert cache.contents().kinds["ranges"][0] == 3
+
+
+def test_a_lock_file_that_could_not_be_removed_is_not_kept(tmp_path: Path) -> None:
+    """The names of locks are refused when the folder is written again."""
+    made = tmp_path / "made"
+    made.mkdir()
+    for name in ("macros.bin", "macros.bin.lock"):
+        (made / name).write_bytes(b"some")
+    slot = Cache(tmp_path / "cache", 1 << 24).slot("compiled", 1)
+    keep_folder(slot, made, {}, CompileOutcome({}, [], [], 1))
+    kept = kept_folder(slot)
+    assert kept is not None
+    assert kept.files == {"macros.bin": b"some"}
