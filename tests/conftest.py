@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numba
+import numpy as np
 import pytest
 
 from tests.kernel_cache import refresh
 from tests.tiers import Some, commits, left_out, some_of
 
+SEED = 1  # of the numbers of a test
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # some tests import ONNX Runtime themselves
 # Tests leave the user's cache and catalogue alone; the cache is off where no test is about it.
 os.environ.setdefault("MAPPER_CACHE_SIZE", "0")
@@ -79,6 +81,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "jit" in item.keywords:
             item.add_marker(skip)
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_in_any_order(request: pytest.FixtureRequest) -> None:
+    """Let a test draw the same numbers whatever other tests of its process drew before."""
+    module = getattr(request.node, "module", None)
+    for value in vars(module).values() if module else ():
+        if isinstance(value, np.random.Generator):
+            value.bit_generator.state = np.random.default_rng(SEED).bit_generator.state
 
 
 @pytest.fixture
