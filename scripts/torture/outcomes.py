@@ -25,8 +25,8 @@ KILLED = (signal.SIGKILL,)
 CRASHED = (signal.SIGABRT, signal.SIGSEGV)
 """Ends of commands in which an allocation fails: numpy writes to buffers that it did not get, and
 libraries in C++ abort. Their output must be as after a kill."""
-OF_A_RUN = re.compile(r"(run|seed)-\d+: failed: ")
-"""Begin of the line of each failed run of seeds and sweeps."""
+OF_SEVERAL = re.compile(r"(run|seed)-\d+: failed: |limit exceeded: ")
+"""Begins of lines of which a command prints several: failed runs, and cores over a limit."""
 
 
 class Outcome(NamedTuple):
@@ -69,13 +69,13 @@ def unclear(ran: Ran, signals: Collection[int] = ()) -> tuple[str, str] | None:
     if ran.code not in CODES:
         return WRONG, f"ends with {ran.code}: {ran.said[-300:]}"
     lines = [line for line in ran.said.splitlines() if line and not line.startswith("note: ")]
-    runs = [line for line in lines if OF_A_RUN.match(line)]
-    if not runs and len(lines) != 1:
+    several = [line for line in lines if OF_SEVERAL.match(line)]
+    if not several and len(lines) != 1:
         return WRONG, f"ends with {ran.code} and {len(lines)} lines: {ran.said[-500:]!r}"
     # "mapper: " begins the line of an installation that cannot be used, and "does not fit: " the
     # answer of `check`
     begins = ("mapper ", "mapper: ", *(("does not fit: ",) if ran.code == NO_FIT else ()))
-    if not all(line.startswith(begins) for line in set(lines) - set(runs)):
+    if not all(line.startswith(begins) for line in set(lines) - set(several)):
         return WRONG, f"ends with {ran.code} without a line of its kind: {ran.said[-300:]!r}"
     if len(lines[-1]) > LONGEST_LINE:
         return WRONG, f"says {len(lines[-1])} characters: {lines[-1][:200]!r}"
