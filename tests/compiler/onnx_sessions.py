@@ -10,7 +10,7 @@ KEEPS_INT8 = ("session.qdqisint8allowed", "1")
 # Products of uint8 and int8 are added in 16 bits with saturation where a processor has no VNNI
 # instructions; with this option the weights become uint8, whose kernels are exact
 # (onnxruntime_session_options_config_keys.h).
-EXACT = ("session.x64quantprecision", "1")
+EXACT_PRODUCTS = ("session.x64quantprecision", "1")
 
 
 def session_of(model: Any, *, as_written: bool = False) -> Any:
@@ -32,7 +32,7 @@ def session_of(model: Any, *, as_written: bool = False) -> Any:
     if as_written:
         return opened()
     try:
-        return opened(KEEPS_INT8, EXACT)
+        return opened(KEEPS_INT8, EXACT_PRODUCTS)
     except ort.capi.onnxruntime_pybind11_state.NotImplemented:
         # The option also converts weights for maps of int8, for which there are no kernels;
         # products of

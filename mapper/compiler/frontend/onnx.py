@@ -22,7 +22,8 @@ from mapper.compiler.ir.tensor import Tensor
 from mapper.errors import DoesNotFitError, MapperError
 from mapper.monitoring.resources import default_memory
 from storage.errors import BadInputError, MemoryShortError
-from storage.formats.layers.onnxcheck import MICROSOFT, Kinds
+from storage.formats.layers.onnxcheck import Kinds
+from storage.formats.layers.onnxexpanded import MICROSOFT
 from storage.formats.layers.onnxgraph import Model, OnnxNode
 from storage.formats.layers.onnxruns import operator_text
 

@@ -18,14 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
+from storage.formats.layers.onnxexpanded import MICROSOFT, STANDARD
 from storage.formats.layers.onnxruns import runtime
 
 Kinds = frozenset[np.dtype[Any]]
 """Possible types of a tensor."""
 MOST_SHOWN = 8  # nodes of a cycle listed in a message
-STANDARD = ("", "ai.onnx")  # two names of the same domain
-MICROSOFT = "com.microsoft"
-"""Domain of ONNX Runtime; some operators share names, inputs and outputs with the standard."""
 LOOPS = ("Loop", "Scan")
 """Operators that repeat a graph, as often as a number in the file states."""
 _KINDS = ("", "FLOAT", "INT", "STRING", "TENSOR", "GRAPH", "FLOATS", "INTS", "STRINGS", "TENSORS",

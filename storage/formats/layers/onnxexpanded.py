@@ -13,6 +13,8 @@ TO_EVEN = np.float32(1.5 * 2**23)
 """Added and subtracted again, it rounds numbers below 2^22, halves to even, in any opset."""
 STANDARD = ("", "ai.onnx")
 """Names of the domain of the operators of ONNX."""
+MICROSOFT = "com.microsoft"
+"""Domain of ONNX Runtime; some operators share names, inputs and outputs with the standard."""
 
 
 def version_of(opsets: Iterable[tuple[str, int]]) -> int:

@@ -23,7 +23,6 @@ from storage.errors import BadInputError
 from storage.extras import require
 from storage.files import read_input
 from storage.formats.layers.onnxcheck import (
-    STANDARD,
     Kinds,
     arrays_of,
     check_names,
@@ -31,6 +30,7 @@ from storage.formats.layers.onnxcheck import (
     check_order,
     check_types,
 )
+from storage.formats.layers.onnxexpanded import STANDARD
 from storage.formats.layers.onnxruns import NodeSession, limited_memory, model_of_node, runtime
 
 MOST_MODEL = 1 << 31  # bytes

@@ -1,7 +1,8 @@
 """Execution of single ONNX nodes with ONNX Runtime.
 
 Each node is run as a separate model, without graph optimisation and on one thread. So a node
-follows its version of the standard in any context, and its results are reproducible. (The reference
+follows its version of the standard in any context, and its results are reproducible; see
+`onnxexact` for integers. (The reference
 implementation in the package onnx applies the newest rules to older versions of some operators, and
 LRN only to the first sample.)
 """
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError, MemoryShortError
+from storage.formats.layers.onnxexact import with_exact_products
 from storage.formats.layers.onnxwhole import expanded
 
 FATAL = 4  # log severity of ONNX Runtime: its errors are also raised
@@ -126,7 +128,8 @@ def open_session(model: bytes, limited: bool = False) -> Any:
     if limited:
         options.add_session_config_entry("session.use_env_allocators", "1")
     try:
-        return ort.InferenceSession(model, options, ["CPUExecutionProvider"])
+        exact = with_exact_products(model)
+        return ort.InferenceSession(exact, options, ["CPUExecutionProvider"])
     except Exception as error:  # its errors have no common base class
         raise SessionError(error, model) from error
 
