@@ -22,8 +22,8 @@ from mapper.kernels.installation import prepare
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip as Chip
-    from mapper.api import compile_model as compile_model
-    from mapper.api import map_network as map_network
+    from mapper.api.mapping import map_network as map_network
+    from mapper.api.models import compile_model as compile_model
     from mapper.errors import DoesNotFitError as DoesNotFitError
     from mapper.errors import MapperError as MapperError
     from mapper.errors import UsageError as UsageError
@@ -39,8 +39,8 @@ _PLACES = {
     "NetworkMapping": "mapper.result",
     "SimulatedModel": "mapper.spiking.artifacts.compiled_model",
     "UsageError": "mapper.errors",
-    "compile_model": "mapper.api",
-    "map_network": "mapper.api",
+    "compile_model": "mapper.api.models",
+    "map_network": "mapper.api.mapping",
 }
 
 __all__ = [

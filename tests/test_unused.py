@@ -24,8 +24,8 @@ REASONS = {
     "hw.core.arithmetic.simulate": "for users of hw (docs/core.md)",
     **dict.fromkeys(
         (
-            "mapper.api.compile_model",
-            "mapper.api.map_network",
+            "mapper.api.models.compile_model",
+            "mapper.api.mapping.map_network",
             "mapper.spiking.artifacts.compiled_model.CompiledModel.output_agreement",
             "mapper.spiking.artifacts.compiled_model.CompiledModel.simulate",
         ),

@@ -5,19 +5,14 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mapper.cli import options as common
 from mapper.cli import terminal
 from mapper.cli.formats import list_formats
 from mapper.cli.locking import lock_output
 from mapper.cli.stores import add_timeout
-from storage.address import RemotePath, path_of
+from storage.address import path_of
 from storage.formats import FORMATS
-
-if TYPE_CHECKING:
-    from mapper.inputs.source import Source
-    from storage.store.meta import NetworkMeta
 
 FREQUENT = ("format", "columns", "files", "rates", "weights_are", "memory", "threads")
 EPILOG = f"""\
@@ -70,13 +65,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from mapper.inputs.importing import ImportRequest, write_network
     from mapper.results.tables import facts
     from storage.store.traffic import describe, describe_weights, traffic_of
 
     common.require_format(options.format, FORMATS)
     source = common.source_of(options, options.source)
+    request = ImportRequest(
+        source, common.effort_of(options), options.format, {"nodes": options.nodes}
+    )
     with lock_output(options.network, bool(options.files)):
-        meta = _import_cut(options, source) if options.files else _made(options, source)
+        meta = write_network(request, options.network, common.listener(options), options.files)
     result = {"path": str(options.network), **asdict(meta)}
     shown = ("neurons", "synapses", "synapses_read", "undirected", "total_size")
     rows = [(name.replace("_", " "), result[name]) for name in shown]
@@ -85,72 +84,3 @@ def run(options: argparse.Namespace) -> int:
     rows.append(("attributes", ", ".join(meta.attributes) or "none"))
     terminal.emit(options, result, [facts(str(options.network), rows)])
     return 0
-
-
-def _made(options: argparse.Namespace, source: Source, whole: Path | None = None) -> NetworkMeta:
-    """Write one network file: `whole`, or NET of the command line."""
-    destination = whole or options.network
-    if source.wants_rates:
-        return _import_rated(options, source, destination)
-    apart = options.source.is_dir() or isinstance(options.source, RemotePath)
-    if source.is_network_file and apart:
-        return _join(options, destination)
-    return _import(options, source, destination)
-
-
-def _join(options: argparse.Namespace, destination: Path) -> NetworkMeta:
-    """Write one file of a network in several files or in an object store."""
-    from storage.store.network import NetworkFile
-    from storage.store.resharding import write_joined
-
-    with NetworkFile(options.source) as network:
-        write_joined(network, destination, common.effort_of(options).threads)
-        return network.meta
-
-
-def _import_cut(options: argparse.Namespace, source: Source) -> NetworkMeta:
-    """Write a folder of several files; import SRC first if it is not a network."""
-    from storage.store.network import NetworkFile
-    from storage.store.resharding import write_sharded
-
-    # fixed name, guarded by the lock: a file left by a killed process is overwritten
-    whole = options.network.with_name(f".{options.network.name}.whole")
-    ready = source.is_network_file and not source.wants_rates
-    try:
-        if not ready:
-            _made(options, source, whole)
-        with NetworkFile(options.source if ready else whole) as network:
-            write_sharded(
-                network, options.network, options.files, common.effort_of(options).threads
-            )
-            return network.meta
-    finally:
-        whole.unlink(missing_ok=True)
-
-
-def _import(options: argparse.Namespace, source: Source, destination: Path) -> NetworkMeta:
-    """Convert the file, and report losses."""
-    from mapper.inputs.opening import import_source
-
-    extra = {"nodes": options.nodes}
-    effort, listener = common.effort_of(options), common.listener(options)
-    return import_source(source, destination, effort, listener, options.format, extra)
-
-
-def _import_rated(options: argparse.Namespace, source: Source, destination: Path) -> NetworkMeta:
-    """Write the network with rates; convert SRC first if it is not a network."""
-    from mapper.inputs.opening import give_rates
-    from storage.store.network import NetworkFile, is_network_name
-
-    effort = common.effort_of(options)
-    if is_network_name(options.source):
-        with NetworkFile(options.source) as network:
-            return give_rates(source, network, destination, effort)
-    # fixed name, guarded by the lock: a file left by a killed process is overwritten
-    unrated = destination.with_name(f".{destination.name}.unrated")
-    try:
-        _import(options, source, unrated)
-        with NetworkFile(unrated) as network:
-            return give_rates(source, network, destination, effort)
-    finally:
-        unrated.unlink(missing_ok=True)

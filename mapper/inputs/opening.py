@@ -126,7 +126,7 @@ def _open_plain(
         made = folder / name
         if not (resume and is_whole(made, effort.threads)):
             if source.is_object:
-                _write_object(source, made, effort, listener)
+                import_object(source, made, effort, listener)
             else:
                 import_source(source, made, effort, listener)
         with NetworkFile(made) as opened:
@@ -194,7 +194,8 @@ def import_source(
     return meta
 
 
-def _write_object(source: Source, path: Path, effort: Effort, listener: Listener) -> None:
+def import_object(source: Source, path: Path, effort: Effort, listener: Listener) -> NetworkMeta:
+    """Convert arrays, a matrix or a networkx graph to a network file; report losses."""
     from mapper.inputs.objects import write_object
 
     listener.compile(["generate"], effort.threads)
@@ -202,6 +203,11 @@ def _write_object(source: Source, path: Path, effort: Effort, listener: Listener
         progress(0.0)
         write_object(source, path, effort)
         progress(1.0)
+    with NetworkFile(path) as network:
+        meta = network.meta
+    for line in losses_of(meta, asked=source.rates is not None):
+        listener.note(line)
+    return meta
 
 
 def give_rates(

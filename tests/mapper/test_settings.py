@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import mapper
-from mapper import api
+from mapper.api import mapping as api
 from mapper.cli import place, tuning
 from mapper.cli.main import build_parser
 from mapper.errors import UsageError

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mapper.api import map_network
+from mapper import map_network
 from mapper.kernels.warmup import Compiled, read_table
 from tests.compiler.bad_input.good import QUICK, good
 from tests.mapper.conftest import Run

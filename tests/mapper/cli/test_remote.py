@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mapper.api import map_network
+from mapper import map_network
 from mapper.cli import main as cli
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network

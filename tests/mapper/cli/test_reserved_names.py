@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hw.flow.yosys import find_yosys
-from mapper.api import map_network
+from mapper import map_network
 from mapper.cli.main import COMMANDS
 from storage.errors import WriteError
 from storage.files import RESERVED, PartialFile, PartialFolder

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapper.api import map_network
+from mapper import map_network
 from mapper.distributed.start import check_workers, parse_workers, start_workers
 from mapper.errors import UsageError
 from mapper.executors.shard import Shard, State

@@ -1,0 +1,1 @@
+"""The functions of the package `mapper` for Python, one module per topic."""

@@ -1,0 +1,183 @@
+"""Arguments of the Python interface: checked, and converted to the objects of the library."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from numbers import Integral, Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import ArrayLike
+
+from mapper.errors import UsageError, shown
+
+if TYPE_CHECKING:
+    from chipsim.chip.model import Chip
+    from mapper.inputs.source import Effort, Source
+    from mapper.limits.constraints import ConstraintFile
+    from mapper.settings import Settings
+
+_PATH = (str, os.PathLike)
+_WANTED: dict[str, tuple[tuple[type, ...], str]] = {
+    "preset": ((str,), "the name of a preset"),
+    "objective": ((str,), '"unicast", "cut" or "multicast"'),
+    "seed": ((Integral,), "a whole number"),
+    "threads": ((Integral,), "a whole number of 1 or more, or None for all cores"),
+    "memory": ((str, Real), 'bytes, or a text such as "1GiB"'),
+    "constraints": ((*_PATH, Mapping), 'the path of a TOML file, or {"pin": [...]}'),
+    "split_neurons": ((bool,), "True or False"),
+    "neurons": ((Integral,), "a whole number"),
+    "columns": ((Mapping,), 'names by role, as in {"source": "pre"}'),
+    "workdir": (_PATH, "the path of a folder"),
+    "shared": (_PATH, "the path of a folder"),
+}
+
+
+def check_arguments(**given: Any) -> None:
+    """Raise `UsageError` for an argument of a wrong type.
+
+    given : arguments by name: the names in `_WANTED`, where None stands for an omitted argument,
+        and `progress`, a callable
+    """
+    for name, value in given.items():
+        if name == "progress":
+            if value is not None and not callable(value):
+                raise UsageError(
+                    f"progress is {shown(value)}; give a function (stage, fraction) -> None"
+                )
+            continue
+        kinds, words = _WANTED[name]
+        wrong = not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)
+        if wrong and (value is not None or name == "seed"):
+            raise UsageError(f"{name} is {shown(value)}; give {words}")
+    if given.get("threads") is not None and given["threads"] < 1:
+        raise UsageError(f"threads is {given['threads']}; give {_WANTED['threads'][1]}")
+
+
+def settings_of(
+    preset: str, seed: int, threads: int | None, memory: int | str | None, method: dict[str, Any]
+) -> Settings:
+    """Return the settings of a call, with the defaults of this machine."""
+    from mapper.settings import preset as preset_of
+
+    effort = effort_of(threads, memory)
+    return preset_of(
+        preset, **method, seed=seed, threads=effort.threads, memory_bytes=effort.memory
+    )
+
+
+def source_of(
+    network: Any,
+    neurons: int | None,
+    sizes: ArrayLike | None,
+    rates: ArrayLike | str | None,
+    columns: Mapping[str, str] | None,
+    weights_are: str | None,
+) -> Source:
+    """Return the network as a `Source`; raise `UsageError` for misplaced arguments."""
+    from mapper.inputs.source import RATES_WORDS, Source
+    from storage.address import path_of
+    from storage.formats.columns import name_columns
+    from storage.store.network import is_network_name
+
+    if neurons is not None and not isinstance(network, tuple | list):
+        raise UsageError("neurons is for a network of edge arrays only; leave it out")
+    if columns is not None and not isinstance(network, str | os.PathLike):
+        raise UsageError("columns are for a table in a file; leave them out")
+    if isinstance(rates, str) and rates not in RATES_WORDS:
+        raise UsageError(f'rates is {rates!r}; give an array of rates, "uniform" or "weights"')
+    if weights_are not in (None, "rate", "synapse"):
+        raise UsageError(f'weights_are is {weights_are!r}; give "rate" or "synapse"')
+    chosen = None
+    if isinstance(network, str | os.PathLike):
+        network = path_of(network)
+        if columns is not None and is_network_name(network):
+            raise UsageError(f"{network}: is a network file, not a table; leave out columns")
+        try:
+            chosen = None if columns is None else name_columns(columns)
+        except ValueError as error:
+            raise UsageError(f"columns: {error}") from error
+    source = Source(network, chosen, rates, neurons=neurons, sizes=sizes, weights_are=weights_are)
+    if weights_are is not None and source.is_network_file:
+        raise UsageError(
+            "weights_are is for imported networks, not for a network file; leave it out"
+        )
+    if sizes is not None and not source.is_object:
+        raise UsageError("sizes are for a network without a file; leave them out")
+    return source
+
+
+def chip_of(chip: Any) -> Chip:
+    """Return the chip of an argument; raise `UsageError` for other types."""
+    from chipsim.chip.model import Chip
+    from chipsim.chip.presets import parse_chip
+
+    if isinstance(chip, Chip):
+        return chip
+    if (
+        isinstance(chip, tuple)
+        and len(chip) == 2
+        and all(isinstance(one, Integral) for one in chip)
+    ):
+        return parse_chip("x".join(map(str, chip)))
+    if isinstance(chip, str | os.PathLike):
+        return parse_chip(os.fspath(chip))
+    raise UsageError(
+        f'chip is {chip!r}; give (16, 16), "16x16", a preset, the path of a .toml, or a Chip'
+    )
+
+
+def effort_of(threads: int | None, memory: int | str | None) -> Effort:
+    """Return threads and memory of a call, with the defaults of this machine."""
+    from mapper.inputs.source import Effort
+    from mapper.monitoring.resources import all_cores
+
+    return Effort(threads or all_cores(), memory_of(memory))
+
+
+def memory_of(memory: int | str | None) -> int:
+    """Return a memory budget in bytes; raise `UsageError` for a text that is not a size."""
+    from mapper.monitoring.resources import default_memory, parse_bytes
+
+    try:
+        return default_memory() if memory is None else parse_bytes(str(memory))
+    except ValueError as error:
+        raise UsageError(f"memory: {error}") from error
+
+
+def constraints_of(
+    given: str | os.PathLike[str] | Mapping[str, Any] | None,
+) -> ConstraintFile | None:
+    """Return constraints: a TOML file, or the same tables as lists of dictionaries by name."""
+    from mapper.limits.constraints import ConstraintFile
+
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        return ConstraintFile.read(Path(given))
+    lines = []
+    for table, entries in given.items():
+        if not isinstance(entries, list | tuple) or not all(
+            isinstance(x, Mapping) for x in entries
+        ):
+            raise UsageError(
+                f"constraints: {shown(table)} is {shown(entries)}; give a list of dictionaries, "
+                'such as {"pin": [{"neurons": [0, 5], "core": 12}]}'
+            )
+        for entry in entries:
+            lines.append(f"[[{json.dumps(str(table))}]]")
+            lines += [f"{json.dumps(str(key))} = {_toml(value)}" for key, value in entry.items()]
+    return ConstraintFile(Path("constraints"), "\n".join(lines).encode())
+
+
+def _toml(value: Any) -> str:
+    """Return numbers, texts and sequences of them as TOML, which writes them like JSON."""
+    plain = value.tolist() if hasattr(value, "tolist") else value
+    try:
+        return json.dumps(list(plain) if isinstance(plain, range) else plain, ensure_ascii=False)
+    except TypeError as error:
+        raise UsageError(
+            f"constraints: {shown(value)} is not a number, a text or a list of them"
+        ) from error

@@ -1,0 +1,183 @@
+"""`map_network` maps a network onto a chip.
+
+Nothing is printed, and every error is one of `mapper.errors`. Compiled kernels and packages such as
+SciPy are imported by the call, not with this module.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import ArrayLike
+
+from mapper.api.arguments import (
+    check_arguments,
+    chip_of,
+    constraints_of,
+    settings_of,
+    source_of,
+)
+from mapper.errors import as_mapper_errors
+from mapper.monitoring.callbacks import OnProgress, ignore
+
+if TYPE_CHECKING:
+    from mapper.result import NetworkMapping
+    from mapper.session import MapRequest
+
+
+def map_network(
+    network: Any,
+    chip: Any,
+    *,
+    preset: str = "default",
+    objective: str | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    memory: int | str | None = None,
+    neurons_per_core: int | None = None,
+    synapses_per_core: int | None = None,
+    axons_per_core: int | None = None,
+    axons_out_per_core: int | None = None,
+    constraints: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    split_neurons: bool = False,
+    neurons: int | None = None,
+    sizes: ArrayLike | None = None,
+    rates: ArrayLike | str | None = None,
+    columns: Mapping[str, str] | None = None,
+    weights_are: str | None = None,
+    progress: OnProgress | None = None,
+    workdir: str | os.PathLike[str] | None = None,
+    workers: Any = None,
+    shared: str | os.PathLike[str] | None = None,
+    **method: Any,
+) -> NetworkMapping:
+    """Map a network onto a chip, as `mapper run` does; the same input gives the same mapping.
+
+    Parameters
+    ----------
+    network : path of a network file or of any file that `mapper import` reads; an open
+        `storage.store.network.NetworkFile`; a square scipy.sparse matrix (entry (i, j) is a synapse
+        from i to j); a tuple (source, target) or (source, target, weight) of arrays of shape
+        (synapses,); a networkx graph (edge attribute `weight`, default 1); a nir.NIRGraph
+    chip : (16, 16), "16x16", the name of a preset, the path of a TOML file, or a `Chip`
+    preset : "fast", "default", "strong" or "classic"
+    objective : "unicast", "cut" or "multicast"; default: set by the preset
+    seed : the same seed gives the same mapping for any number of threads
+    threads : number of threads; default: all cores of the processor
+    memory : bytes, or a text such as "1GiB"; default: three quarters of the free memory
+    neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core : replace the limits
+        of the chip
+    constraints : neurons that are pinned or kept together: the path of a TOML file, or its
+        tables, as in ``{"pin": [{"neurons": [0, 5], "core": 12}]}``
+    split_neurons : spread synapses over relay neurons where they exceed the capacity of a core
+    neurons : number of neurons, for a tuple of arrays; default: the largest id + 1
+    sizes : capacity that each neuron uses, whole numbers, shape (neurons,); for a network without a
+        file
+    rates : spikes of each neuron per unit of time, shape (neurons,), in the order of the network;
+        "uniform": every neuron fires at rate 1 (the default for NIR, ONNX and SONATA, which have no
+        rates); "weights": the traffic of a synapse is the magnitude of its weight
+    columns : names of the columns to use of a table in a file: `source`, `target`, `weight`,
+        `source-population`, `target-population`, as in `mapper run --columns`
+    weights_are : meaning of the number of a synapse in the input: "rate", its traffic, or
+        "synapse", its weight, while the traffic follows from the rates; default: "synapse" for
+        NIR, ONNX and SONATA, otherwise "rate"
+    progress : called with the name of a stage and the fraction 0 .. 1 of its present pass, from
+        any thread, one call at a time. An exception that it raises ends the run and is raised here,
+        except `KeyboardInterrupt`, which counts as Ctrl-C
+    workdir : folder for temporary files; default: the system's. A network without a file uses
+        space there, in an unnamed file, as long as its mapping is in use
+    workers : processes that scan a streamed network: the number to start on this machine, the
+        address of a Dask scheduler, its file, or a `distributed.Client`, which stays open. The
+        mapping is the same as without workers
+    shared : with workers, a folder that they and this process can access, for data exchanged
+        between workers; default: a temporary folder in `workdir`
+    method : values that override the preset, by the names of `mapper.settings.Settings`
+
+    Ctrl-C ends the run as soon as the running kernel has ended. Once all neurons have cores within
+    the limits, the best mapping so far is returned with `interrupted` True; before that,
+    `KeyboardInterrupt` is raised and no files remain.
+
+    Raises
+    ------
+    DoesNotFitError
+        If a limit of the chip cannot be met.
+    UsageError
+        If an argument is invalid.
+    MapperError
+        Base of both, for all other invalid input. A message is one line.
+    """
+    from mapper.distributed.start import ask_workers
+    from mapper.session import MapRequest
+
+    check_arguments(
+        preset=preset, objective=objective, seed=seed, threads=threads, memory=memory,
+        constraints=constraints, split_neurons=split_neurons, neurons=neurons,
+        columns=columns, progress=progress, workdir=workdir, shared=shared,
+    )  # fmt: skip
+    if objective is not None:
+        method["objective"] = objective
+    with as_mapper_errors():
+        # nothing of a mapping depends on NPU and host
+        cores = replace(chip_of(chip), npu=None, host=None).with_limits(
+            neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core
+        )
+        settings = settings_of(preset, seed, threads, memory, method)
+        file = constraints_of(constraints)
+        source = source_of(network, neurons, sizes, rates, columns, weights_are)
+        folder = None if shared is None else Path(shared)
+        asked = ask_workers(workers, settings.threads, shared=folder)
+        return _map(
+            MapRequest(source, cores, settings, file, split_neurons, (), asked), workdir, progress
+        )
+
+
+def _map(
+    request: MapRequest, workdir: str | os.PathLike[str] | None, progress: OnProgress | None
+) -> NetworkMapping:
+    """Run a request, with temporary files in `workdir`."""
+    from mapper.inputs.listener import ProgressListener
+    from mapper.inputs.objects import names_of
+    from mapper.monitoring.monitor import Monitor
+    from mapper.result import NetworkMapping
+    from mapper.results.loads import Loads
+    from mapper.results.output import LOG
+    from mapper.session import Workspace, mapped
+    from storage.blobs.access import StoreAccess, store_access
+    from storage.scratch.nameless import NamelessFile
+
+    with (
+        store_access(StoreAccess()),
+        tempfile.TemporaryDirectory(
+            prefix="mapper-", dir=workdir, ignore_cleanup_errors=True
+        ) as name,
+    ):
+        folder = Path(name)
+        place = Workspace(folder, lasting=False)
+        monitor: Monitor
+        with (
+            Monitor(log=folder / LOG, on_progress=progress) as monitor,
+            mapped(request, place, monitor, ProgressListener(progress or ignore)) as session,
+        ):
+            report = session.report
+            if session.imported:
+                report["network"]["path"] = None
+            return NetworkMapping(
+                core=session.mapping.core[: session.network.vertices],
+                chip=request.chip,
+                settings=request.settings,
+                metrics=report["metrics"],
+                nodes=names_of(request.source.network, session.network),
+                interrupted=bool(session.mapping.interrupted),
+                _report=report,
+                _loads=Loads.of(session.mapping.traffic),
+                _log=(folder / LOG).read_text(encoding="utf-8"),
+                _placed=session.mapping.core,
+                _relays=session.relays,
+                _constraints=None if request.constraints is None else request.constraints.raw,
+                _network=NamelessFile(session.network.path) if session.imported else None,
+            )
