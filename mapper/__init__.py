@@ -4,7 +4,8 @@
 
     import mapper
 
-    mapping = mapper.map_network("net.bin", "16x16", seed=1)
+    net = mapper.import_network("model.graph")
+    mapping = mapper.map_network(net, (16, 16), seed=1)
     mapping.core, mapping.x, mapping.y, mapping.metrics["hops_mean"]
 
     compiled = mapper.compile_model("model.nir", "2x2", calibrate="spikes.npz", tick_length=1e-3)
@@ -19,11 +20,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mapper.kernels.installation import prepare
+from mapper.version import version
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip as Chip
+    from mapper.api.chips import chips as chips
+    from mapper.api.exporting import Exported as Exported
+    from mapper.api.exporting import export as export
     from mapper.api.mapping import map_network as map_network
     from mapper.api.models import compile_model as compile_model
+    from mapper.api.network import Network as Network
+    from mapper.api.networks import generate as generate
+    from mapper.api.networks import import_network as import_network
+    from mapper.api.networks import load as load
     from mapper.errors import DoesNotFitError as DoesNotFitError
     from mapper.errors import MapperError as MapperError
     from mapper.errors import UsageError as UsageError
@@ -31,25 +40,37 @@ if TYPE_CHECKING:
     from mapper.spiking.artifacts.compiled_model import CompiledModel as CompiledModel
     from mapper.spiking.artifacts.compiled_model import SimulatedModel as SimulatedModel
 
+    __version__: str
+
 _PLACES = {
     "Chip": "chipsim.chip.model",
     "CompiledModel": "mapper.spiking.artifacts.compiled_model",
     "DoesNotFitError": "mapper.errors",
+    "Exported": "mapper.api.exporting",
     "MapperError": "mapper.errors",
+    "Network": "mapper.api.network",
     "NetworkMapping": "mapper.result",
     "SimulatedModel": "mapper.spiking.artifacts.compiled_model",
     "UsageError": "mapper.errors",
+    "chips": "mapper.api.chips",
     "compile_model": "mapper.api.models",
+    "export": "mapper.api.exporting",
+    "generate": "mapper.api.networks",
+    "import_network": "mapper.api.networks",
+    "load": "mapper.api.networks",
     "map_network": "mapper.api.mapping",
 }
 
 __all__ = [
-    "Chip", "CompiledModel", "DoesNotFitError", "MapperError", "NetworkMapping", "SimulatedModel",
-    "UsageError", "compile_model", "map_network",
+    "Chip", "CompiledModel", "DoesNotFitError", "Exported", "MapperError", "Network",
+    "NetworkMapping", "SimulatedModel", "UsageError", "__version__", "chips", "compile_model",
+    "export", "generate", "import_network", "load", "map_network",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return version()
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     prepare()
@@ -58,4 +79,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PLACES})
+    return sorted({*globals(), *__all__})

@@ -13,6 +13,7 @@ import jinja2
 import jinja2.nodes
 import pytest
 
+import mapper
 from tests.test_structure import PACKAGES, ROOT, modules
 
 # Names that no code refers to, and the reason to keep them.
@@ -22,15 +23,6 @@ REASONS = {
         "for users of the mesh simulator (docs/simulator.md)",
     ),
     "hw.core.arithmetic.simulate": "for users of hw (docs/core.md)",
-    **dict.fromkeys(
-        (
-            "mapper.api.models.compile_model",
-            "mapper.api.mapping.map_network",
-            "mapper.spiking.artifacts.compiled_model.CompiledModel.output_agreement",
-            "mapper.spiking.artifacts.compiled_model.CompiledModel.simulate",
-        ),
-        "for users of Python",
-    ),
     "mapper.exports.tables_file.Tables": "the schema of exported tables",
     "mapper.kernels.types.name_of": "inverse of types_of, to record kernels",
     "mapper.portfolio.portfolio_file.Portfolio.tool": "key of a file",
@@ -59,7 +51,6 @@ REASONS = {
         "field of x.tables.json, for its readers",
     ),
     "mapper.cli.parser.Parser._check_value": "called by argparse",
-    "mapper.result.NetworkMapping._repr_html_": "called by notebooks",
     "mapper.kernels.warmup.trust_kernels": "for a checkout with kernels newer than their table",
     "storage.formats.export_network": "the counterpart of import_network, for users of storage",
     "storage.formats.sinks.Stream.writable": "called by pyarrow",
@@ -93,6 +84,10 @@ KEYS = (
     "mapper.spiking.artifacts.manifest_file",
     "mapper.spiking.artifacts.report_file",
 )  # their classes define the keys of files
+
+
+PUBLIC = {f"{place}.{name}" for name, place in mapper._PLACES.items()}
+"""Names for users of Python, with their members."""
 
 
 class Definition(NamedTuple):
@@ -207,6 +202,8 @@ def unused(trees: dict[str, ast.Module], users: dict[str, ast.Module]) -> set[st
 
 def is_looked_up(path: str) -> bool:
     base, _, name = path.rpartition(".")
+    if path in PUBLIC or (base in PUBLIC and (name == "_repr_html_" or name[0] != "_")):
+        return True
     return base.rpartition(".")[0] in KEYS or any(
         path.startswith(f"{base}.") and name in names for base, names in LOOKED_UP.items()
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +17,7 @@ from mapper.errors import UsageError, shown
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
+    from mapper.api.network import Network
     from mapper.inputs.source import Effort, Source
     from mapper.limits.constraints import ConstraintFile
     from mapper.settings import Settings
@@ -29,6 +32,7 @@ _WANTED: dict[str, tuple[tuple[type, ...], str]] = {
     "constraints": ((*_PATH, Mapping), 'the path of a TOML file, or {"pin": [...]}'),
     "split_neurons": ((bool,), "True or False"),
     "neurons": ((Integral,), "a whole number"),
+    "files": ((Integral,), "a whole number of 1 or more"),
     "columns": ((Mapping,), 'names by role, as in {"source": "pre"}'),
     "workdir": (_PATH, "the path of a folder"),
     "shared": (_PATH, "the path of a folder"),
@@ -52,8 +56,9 @@ def check_arguments(**given: Any) -> None:
         wrong = not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)
         if wrong and (value is not None or name == "seed"):
             raise UsageError(f"{name} is {shown(value)}; give {words}")
-    if given.get("threads") is not None and given["threads"] < 1:
-        raise UsageError(f"threads is {given['threads']}; give {_WANTED['threads'][1]}")
+    for name in ("threads", "files"):
+        if given.get(name) is not None and given[name] < 1:
+            raise UsageError(f"{name} is {given[name]}; give {_WANTED[name][1]}")
 
 
 def settings_of(
@@ -72,11 +77,13 @@ def source_of(
     network: Any,
     neurons: int | None,
     sizes: ArrayLike | None,
-    rates: ArrayLike | str | None,
+    rates: ArrayLike | str | os.PathLike[str] | None,
     columns: Mapping[str, str] | None,
     weights_are: str | None,
+    rates_duration: float | None = None,
 ) -> Source:
     """Return the network as a `Source`; raise `UsageError` for misplaced arguments."""
+    from mapper.api.network import Network
     from mapper.inputs.source import RATES_WORDS, Source
     from storage.address import path_of
     from storage.formats.columns import name_columns
@@ -86,11 +93,20 @@ def source_of(
         raise UsageError("neurons is for a network of edge arrays only; leave it out")
     if columns is not None and not isinstance(network, str | os.PathLike):
         raise UsageError("columns are for a table in a file; leave them out")
-    if isinstance(rates, str) and rates not in RATES_WORDS:
-        raise UsageError(f'rates is {rates!r}; give an array of rates, "uniform" or "weights"')
+    if isinstance(rates, str | os.PathLike) and rates not in RATES_WORDS:
+        rates = Path(rates)
+        if not rates.exists():
+            raise UsageError(
+                f"rates is {str(rates)!r}, which is no file; give an array of rates, the path of a "
+                'file, "uniform" or "weights"'
+            )
+    if rates_duration is not None and not isinstance(rates, Path):
+        raise UsageError("rates_duration is for a file of spikes; give its path as rates")
     if weights_are not in (None, "rate", "synapse"):
         raise UsageError(f'weights_are is {weights_are!r}; give "rate" or "synapse"')
     chosen = None
+    if isinstance(network, Network):
+        network = network.path
     if isinstance(network, str | os.PathLike):
         network = path_of(network)
         if columns is not None and is_network_name(network):
@@ -99,7 +115,10 @@ def source_of(
             chosen = None if columns is None else name_columns(columns)
         except ValueError as error:
             raise UsageError(f"columns: {error}") from error
-    source = Source(network, chosen, rates, neurons=neurons, sizes=sizes, weights_are=weights_are)
+    source = Source(
+        network, chosen, rates, rates_duration, neurons=neurons, sizes=sizes,
+        weights_are=weights_are,
+    )  # fmt: skip
     if weights_are is not None and source.is_network_file:
         raise UsageError(
             "weights_are is for imported networks, not for a network file; leave it out"
@@ -127,6 +146,44 @@ def chip_of(chip: Any) -> Chip:
     raise UsageError(
         f'chip is {chip!r}; give (16, 16), "16x16", a preset, the path of a .toml, or a Chip'
     )
+
+
+def path_of_network(network: str | os.PathLike[str] | Network, name: str) -> Path:
+    """Return the path of a network file; raise `UsageError` that calls the argument `name`."""
+    from mapper.api.network import Network
+    from storage.address import path_of
+
+    if isinstance(network, Network):
+        return network.path
+    if isinstance(network, str | os.PathLike):
+        return path_of(network)
+    raise UsageError(f"{name} is {shown(network)}; give a Network, or the path of a network file")
+
+
+@contextmanager
+def path_of_source(source: Any) -> Iterator[Path]:
+    """Yield the path of a network file, or of the output folder of a mapping or a compiled model.
+
+    A mapping is written to a temporary folder. Raises `UsageError` for other objects.
+    """
+    from mapper.api.network import Network
+    from mapper.result import NetworkMapping
+    from storage.address import path_of
+
+    if isinstance(source, str | os.PathLike):
+        yield path_of(source)
+    elif isinstance(source, Network):
+        yield source.path
+    elif isinstance(source, NetworkMapping):
+        with tempfile.TemporaryDirectory(prefix="mapper-") as folder:
+            yield source.save(Path(folder) / "result")
+    elif isinstance(compiled := getattr(source, "folder", None), Path):
+        yield compiled
+    else:
+        raise UsageError(
+            f"the first argument is {shown(source)}; give a network, a mapping, a compiled model, "
+            "or the path of one"
+        )
 
 
 def effort_of(threads: int | None, memory: int | str | None) -> Effort:

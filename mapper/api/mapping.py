@@ -26,6 +26,7 @@ from mapper.errors import as_mapper_errors
 from mapper.monitoring.callbacks import OnProgress, ignore
 
 if TYPE_CHECKING:
+    from mapper.api.network import Network
     from mapper.result import NetworkMapping
     from mapper.session import MapRequest
 
@@ -47,7 +48,8 @@ def map_network(
     split_neurons: bool = False,
     neurons: int | None = None,
     sizes: ArrayLike | None = None,
-    rates: ArrayLike | str | None = None,
+    rates: ArrayLike | str | os.PathLike[str] | None = None,
+    rates_duration: float | None = None,
     columns: Mapping[str, str] | None = None,
     weights_are: str | None = None,
     progress: OnProgress | None = None,
@@ -79,8 +81,10 @@ def map_network(
     sizes : capacity that each neuron uses, whole numbers, shape (neurons,); for a network without a
         file
     rates : spikes of each neuron per unit of time, shape (neurons,), in the order of the network;
-        "uniform": every neuron fires at rate 1 (the default for NIR, ONNX and SONATA, which have no
-        rates); "weights": the traffic of a synapse is the magnitude of its weight
+        the path of a file of rates or spikes; "uniform": every neuron fires at rate 1 (the default
+        for NIR, ONNX and SONATA, which have no rates); "weights": the traffic of a synapse is the
+        magnitude of its weight
+    rates_duration : length of a file of spikes in seconds; default: until the last spike
     columns : names of the columns to use of a table in a file: `source`, `target`, `weight`,
         `source-population`, `target-population`, as in `mapper run --columns`
     weights_are : meaning of the number of a synapse in the input: "rate", its traffic, or
@@ -111,6 +115,7 @@ def map_network(
     MapperError
         Base of both, for all other invalid input. A message is one line.
     """
+    from mapper.api.network import Network
     from mapper.distributed.start import ask_workers
     from mapper.session import MapRequest
 
@@ -128,24 +133,35 @@ def map_network(
         )
         settings = settings_of(preset, seed, threads, memory, method)
         file = constraints_of(constraints)
-        source = source_of(network, neurons, sizes, rates, columns, weights_are)
+        source = source_of(network, neurons, sizes, rates, columns, weights_are, rates_duration)
         folder = None if shared is None else Path(shared)
         asked = ask_workers(workers, settings.threads, shared=folder)
         return _map(
-            MapRequest(source, cores, settings, file, split_neurons, (), asked), workdir, progress
+            MapRequest(source, cores, settings, file, split_neurons, (), asked),
+            workdir,
+            progress,
+            network if isinstance(network, Network) and network.is_temporary else None,
         )
 
 
 def _map(
-    request: MapRequest, workdir: str | os.PathLike[str] | None, progress: OnProgress | None
+    request: MapRequest,
+    workdir: str | os.PathLike[str] | None,
+    progress: OnProgress | None,
+    given: Network | None,
 ) -> NetworkMapping:
-    """Run a request, with temporary files in `workdir`."""
+    """Run a request, with temporary files in `workdir`.
+
+    given : the network, if its file is temporary; the mapping keeps the file
+    """
     from mapper.inputs.listener import ProgressListener
     from mapper.inputs.objects import names_of
+    from mapper.inputs.opening import link
     from mapper.monitoring.monitor import Monitor
     from mapper.result import NetworkMapping
     from mapper.results.loads import Loads
     from mapper.results.output import LOG
+    from mapper.results.output_folder import IMPORTED
     from mapper.session import Workspace, mapped
     from storage.blobs.access import StoreAccess, store_access
     from storage.scratch.nameless import NamelessFile
@@ -163,8 +179,13 @@ def _map(
             Monitor(log=folder / LOG, on_progress=progress) as monitor,
             mapped(request, place, monitor, ProgressListener(progress or ignore)) as session,
         ):
-            report = session.report
+            report, kept = session.report, None
             if session.imported:
+                kept = session.network.path
+            elif given is not None:
+                kept = folder / IMPORTED
+                link(given.path, kept)
+            if kept is not None:
                 report["network"]["path"] = None
             return NetworkMapping(
                 core=session.mapping.core[: session.network.vertices],
@@ -179,5 +200,5 @@ def _map(
                 _placed=session.mapping.core,
                 _relays=session.relays,
                 _constraints=None if request.constraints is None else request.constraints.raw,
-                _network=NamelessFile(session.network.path) if session.imported else None,
+                _network=None if kept is None else NamelessFile(kept),
             )

@@ -6,8 +6,6 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from mapper.cli import options as common
 from mapper.cli import terminal
 from mapper.cli.stores import add_timeout
@@ -77,17 +75,12 @@ def run(options: argparse.Namespace) -> int:
 def _network(options: argparse.Namespace) -> int:
     """Print the contents of a network file."""
     from mapper.results.tables import columns, facts, size
-    from storage.store.network import POPULATION, NetworkFile
+    from storage.store.network import NetworkFile
     from storage.store.traffic import describe, describe_weights, traffic_of
 
-    populations: dict[str, int] = {}
     with NetworkFile(options.path) as network:
         meta, stored = network.meta, network.stored_bytes()
-        if POPULATION in meta.attributes:
-            population = network.attribute(POPULATION)
-            labels = population.labels or []
-            counts = np.bincount(population.stored, minlength=len(labels)).tolist()
-            populations = dict(zip(labels, counts, strict=True))
+        populations = network.populations()
         result = {"path": str(options.path), **asdict(meta), "blocks": network.block_count}
         result["traffic"] = traffic_of(meta)
     per_connection = stored / max(1, meta.connections)

@@ -8,7 +8,6 @@ from typing import Any
 
 from mapper.cli import options as common
 from mapper.cli import terminal, worker_options
-from mapper.cli.budget import require_neurons
 from mapper.cli.stores import add_timeout
 from storage.address import path_of
 
@@ -41,6 +40,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.compiler.artifacts.verify import verify_compiled
     from mapper.evaluation.verify import verify_network
     from mapper.executors.worker_interface import all_at_once
+    from mapper.monitoring.resources import require_neurons
     from mapper.results.output_folder import find_folder, read_folder
     from mapper.results.sealed_folder import as_damage
     from mapper.spiking.artifacts.folder import is_spiking

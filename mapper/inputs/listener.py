@@ -6,6 +6,7 @@ import logging
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
+from mapper.errors import name_arguments
 from mapper.monitoring.callbacks import OnFraction, OnProgress, ignore
 
 if TYPE_CHECKING:
@@ -52,3 +53,18 @@ class ProgressListener(Listener):
             works, threads, on_progress=lambda share: self._on_progress("compile kernels", share)
         )
         self._on_progress("compile kernels", 1.0)
+
+
+class KeepingListener(ProgressListener):
+    """Keeps the notes, in the words of the Python interface.
+
+    notes : a line for each kind of value that was dropped, merged, changed or assumed
+    """
+
+    def __init__(self, on_progress: OnProgress = ignore) -> None:
+        super().__init__(on_progress)
+        self.notes: list[str] = []
+
+    def note(self, line: str) -> None:
+        super().note(line)
+        self.notes.append(name_arguments(line.removeprefix("note: ")))

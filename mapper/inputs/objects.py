@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mapper.errors import UsageError
+from mapper.errors import UsageError, shown
 from mapper.inputs.source import Effort, Source
 from storage.errors import BadInputError
 from storage.formats.base import kept_weights
@@ -43,10 +43,9 @@ def write_object(source: Source, path: Path, effort: Effort) -> None:
             return
     except BadInputError as error:
         raise UsageError(str(error)) from error
-    kind = f"{type(network).__module__.partition('.')[0]}.{type(network).__qualname__}"
     raise UsageError(
-        f"network is a {kind}; give a path, a NetworkFile, a scipy.sparse matrix, a "
-        "tuple (source, target[, weight]) of arrays, a networkx graph, or a NIR graph"
+        f"network is {shown(network)}; give a path, a Network, a NetworkFile, a scipy.sparse "
+        "matrix, a tuple (source, target[, weight]) of arrays, a networkx graph, or a NIR graph"
     )
 
 

@@ -61,7 +61,7 @@ def open_source(
     """
     if source.made is not None:
         with folder_for(keep_in) as folder:
-            _link(source.made, folder / IMPORTED)
+            link(source.made, folder / IMPORTED)
             with NetworkFile(folder / IMPORTED) as network:
                 yield network
         return
@@ -90,7 +90,7 @@ def import_once(source: Source, effort: Effort, listener: Listener, folder: Path
         return replace(source, made=network.path)
 
 
-def _link(file: Path, name: Path) -> None:
+def link(file: Path, name: Path) -> None:
     """Hard-link a file, or copy it if the file system has no links."""
     name.unlink(missing_ok=True)
     try:

@@ -9,10 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
+from storage.budget import require_room
 from storage.closing import Closing
+
+if TYPE_CHECKING:
+    from storage.store.network import NetworkFile
 
 _STATUS = Path("/proc/self/status")
 _CGROUP_LIMITS = (
@@ -74,6 +79,17 @@ def default_memory() -> int:
     bytes.
     """
     return _given[-1] if _given else max(LEAST_MEMORY, available_bytes() * 3 // 4)
+
+
+def require_neurons(network: NetworkFile, each: int) -> None:
+    """Raise `MemoryShortError` if the neurons of a network exceed the default memory budget.
+
+    each : bytes per neuron that the caller holds
+    """
+    neurons = network.meta.neurons
+    require_room(
+        f"{network.path}: a network of {neurons:,} neurons", each * neurons, default_memory()
+    )
 
 
 @cache

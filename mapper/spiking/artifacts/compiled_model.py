@@ -210,10 +210,10 @@ def compile_folder(
     if output is not None:
         with output_folder(output, force) as work:
             found = compile_into(work.folder, model, chip, samples, options, command)
-        return _compiled(found._replace(path=output))
+        return loaded(found._replace(path=output))
     folder = Path(tempfile.mkdtemp(prefix="mapper-"))
     try:
-        compiled = _compiled(compile_into(folder, model, chip, samples, options, command))
+        compiled = loaded(compile_into(folder, model, chip, samples, options, command))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -221,6 +221,7 @@ def compile_folder(
     return compiled
 
 
-def _compiled(found: SpikingFolder) -> CompiledModel:
+def loaded(found: SpikingFolder) -> CompiledModel:
+    """Return the model of a folder that has been read."""
     notes = tuple(map(name_arguments, notes_of(found)))
     return CompiledModel(found.path, found.chip, found.manifest, found.core, notes, found)
