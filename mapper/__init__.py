@@ -24,6 +24,9 @@ from mapper.version import version
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip as Chip
+    from mapper.api.checking import check as check
+    from mapper.api.checking import score as score
+    from mapper.api.checking import verify as verify
     from mapper.api.chips import chips as chips
     from mapper.api.exporting import Exported as Exported
     from mapper.api.exporting import export as export
@@ -33,9 +36,13 @@ if TYPE_CHECKING:
     from mapper.api.networks import generate as generate
     from mapper.api.networks import import_network as import_network
     from mapper.api.networks import load as load
+    from mapper.errors import CheckFailedError as CheckFailedError
     from mapper.errors import DoesNotFitError as DoesNotFitError
     from mapper.errors import MapperError as MapperError
     from mapper.errors import UsageError as UsageError
+    from mapper.evaluation.check import Checked as Checked
+    from mapper.evaluation.score import Scored as Scored
+    from mapper.evaluation.verified import Verified as Verified
     from mapper.result import NetworkMapping as NetworkMapping
     from mapper.spiking.artifacts.compiled_model import CompiledModel as CompiledModel
     from mapper.spiking.artifacts.compiled_model import SimulatedModel as SimulatedModel
@@ -43,6 +50,8 @@ if TYPE_CHECKING:
     __version__: str
 
 _PLACES = {
+    "CheckFailedError": "mapper.errors",
+    "Checked": "mapper.evaluation.check",
     "Chip": "chipsim.chip.model",
     "CompiledModel": "mapper.spiking.artifacts.compiled_model",
     "DoesNotFitError": "mapper.errors",
@@ -50,8 +59,11 @@ _PLACES = {
     "MapperError": "mapper.errors",
     "Network": "mapper.api.network",
     "NetworkMapping": "mapper.result",
+    "Scored": "mapper.evaluation.score",
     "SimulatedModel": "mapper.spiking.artifacts.compiled_model",
     "UsageError": "mapper.errors",
+    "Verified": "mapper.evaluation.verified",
+    "check": "mapper.api.checking",
     "chips": "mapper.api.chips",
     "compile_model": "mapper.api.models",
     "export": "mapper.api.exporting",
@@ -59,12 +71,15 @@ _PLACES = {
     "import_network": "mapper.api.networks",
     "load": "mapper.api.networks",
     "map_network": "mapper.api.mapping",
+    "score": "mapper.api.checking",
+    "verify": "mapper.api.checking",
 }
 
 __all__ = [
-    "Chip", "CompiledModel", "DoesNotFitError", "Exported", "MapperError", "Network",
-    "NetworkMapping", "SimulatedModel", "UsageError", "__version__", "chips", "compile_model",
-    "export", "generate", "import_network", "load", "map_network",
+    "CheckFailedError", "Checked", "Chip", "CompiledModel", "DoesNotFitError", "Exported",
+    "MapperError", "Network", "NetworkMapping", "Scored", "SimulatedModel", "UsageError",
+    "Verified", "__version__", "check", "chips", "compile_model", "export", "generate",
+    "import_network", "load", "map_network", "score", "verify",
 ]  # fmt: skip
 
 

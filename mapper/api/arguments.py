@@ -7,9 +7,10 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numpy.typing import ArrayLike
 
@@ -73,15 +74,30 @@ def settings_of(
     )
 
 
-def source_of(
-    network: Any,
-    neurons: int | None,
-    sizes: ArrayLike | None,
-    rates: ArrayLike | str | os.PathLike[str] | None,
-    columns: Mapping[str, str] | None,
-    weights_are: str | None,
-    rates_duration: float | None = None,
-) -> Source:
+Rates = ArrayLike | str | os.PathLike[str]
+
+
+class Reading(NamedTuple):
+    """Arguments on how to read a network; see `mapper.map_network`."""
+
+    neurons: int | None
+    sizes: ArrayLike | None
+    rates: Rates | None
+    rates_duration: float | None
+    columns: Mapping[str, str] | None
+    weights_are: str | None
+
+
+class Limits(NamedTuple):
+    """Arguments that replace the limits of a chip; see `mapper.map_network`."""
+
+    neurons: int | None
+    synapses: int | None
+    axons: int | None
+    axons_out: int | None
+
+
+def source_of(network: Any, reading: Reading) -> Source:
     """Return the network as a `Source`; raise `UsageError` for misplaced arguments."""
     from mapper.api.network import Network
     from mapper.inputs.source import RATES_WORDS, Source
@@ -89,6 +105,7 @@ def source_of(
     from storage.formats.columns import name_columns
     from storage.store.network import is_network_name
 
+    neurons, sizes, rates, duration, columns, weights_are = reading
     if neurons is not None and not isinstance(network, tuple | list):
         raise UsageError("neurons is for a network of edge arrays only; leave it out")
     if columns is not None and not isinstance(network, str | os.PathLike):
@@ -100,7 +117,7 @@ def source_of(
                 f"rates is {str(rates)!r}, which is no file; give an array of rates, the path of a "
                 'file, "uniform" or "weights"'
             )
-    if rates_duration is not None and not isinstance(rates, Path):
+    if duration is not None and not isinstance(rates, Path):
         raise UsageError("rates_duration is for a file of spikes; give its path as rates")
     if weights_are not in (None, "rate", "synapse"):
         raise UsageError(f'weights_are is {weights_are!r}; give "rate" or "synapse"')
@@ -116,7 +133,7 @@ def source_of(
         except ValueError as error:
             raise UsageError(f"columns: {error}") from error
     source = Source(
-        network, chosen, rates, rates_duration, neurons=neurons, sizes=sizes,
+        network, chosen, rates, duration, neurons=neurons, sizes=sizes,
         weights_are=weights_are,
     )  # fmt: skip
     if weights_are is not None and source.is_network_file:
@@ -184,6 +201,11 @@ def path_of_source(source: Any) -> Iterator[Path]:
             f"the first argument is {shown(source)}; give a network, a mapping, a compiled model, "
             "or the path of one"
         )
+
+
+def core_limits(chip: Any, limits: Limits) -> Chip:
+    """Return a chip with other limits, without NPU and host: mappings do not depend on them."""
+    return replace(chip_of(chip), npu=None, host=None).with_limits(*limits)
 
 
 def effort_of(threads: int | None, memory: int | str | None) -> Effort:

@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
 from mapper.api.arguments import (
+    Limits,
+    Reading,
     check_arguments,
-    chip_of,
     constraints_of,
+    core_limits,
     settings_of,
     source_of,
 )
@@ -127,13 +128,12 @@ def map_network(
     if objective is not None:
         method["objective"] = objective
     with as_mapper_errors():
-        # nothing of a mapping depends on NPU and host
-        cores = replace(chip_of(chip), npu=None, host=None).with_limits(
-            neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core
-        )
+        limits = Limits(neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core)
+        cores = core_limits(chip, limits)
         settings = settings_of(preset, seed, threads, memory, method)
         file = constraints_of(constraints)
-        source = source_of(network, neurons, sizes, rates, columns, weights_are, rates_duration)
+        reading = Reading(neurons, sizes, rates, rates_duration, columns, weights_are)
+        source = source_of(network, reading)
         folder = None if shared is None else Path(shared)
         asked = ask_workers(workers, settings.threads, shared=folder)
         return _map(

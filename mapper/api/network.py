@@ -179,7 +179,7 @@ def temporary() -> Path:
 
 
 def _restored(content: bytes, notes: tuple[str, ...]) -> Network:
-    """Return a pickled network with a temporary file of its own."""
+    """Return a pickled network with a temporary file."""
     folder = temporary()
     (folder / NAME).write_bytes(content)
     return Network(folder / NAME, notes, folder)

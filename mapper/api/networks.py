@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from mapper.api.arguments import check_arguments, effort_of, source_of
+from mapper.api.arguments import Rates, Reading, check_arguments, effort_of, source_of
 from mapper.errors import MapperError, UsageError, as_argument_errors, shown
 from mapper.inputs.listener import KeepingListener
 from mapper.monitoring.callbacks import OnProgress, ignore
@@ -73,7 +73,7 @@ def import_network(
     *,
     format: str | None = None,
     columns: Mapping[str, str] | None = None,
-    rates: ArrayLike | str | os.PathLike[str] | None = None,
+    rates: Rates | None = None,
     rates_duration: float | None = None,
     weights_are: str | None = None,
     nodes: str | os.PathLike[str] | None = None,
@@ -120,7 +120,8 @@ def import_network(
     if format is not None and format not in FORMATS:
         raise UsageError(f"unknown format {shown(format)}; choose from {', '.join(FORMATS)}")
     with as_argument_errors():
-        given = source_of(source, neurons, sizes, rates, columns, weights_are, rates_duration)
+        reading = Reading(neurons, sizes, rates, rates_duration, columns, weights_are)
+        given = source_of(source, reading)
         extra = {"nodes": None if nodes is None else Path(nodes)}
         listener = KeepingListener(progress or ignore)
         request = ImportRequest(given, effort_of(threads, memory), format, extra)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
 from mapper.cli import terminal, tuning, worker_options
@@ -13,13 +12,8 @@ from mapper.errors import DOES_NOT_FIT, UsageError
 from storage.address import path_of
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from chipsim.chip.model import Chip
     from mapper.planning.plan import Plan
     from mapper.results.summary import Row
-    from mapper.settings import Settings
-    from storage.store.network import NetworkFile
 
 FREQUENT = (
     "constraints", "rates", "chip", "neurons_per_core", "synapses_per_core", "axons_per_core",
@@ -61,76 +55,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from mapper.graph.disk import with_disk
-    from mapper.limits.axons import make_job
-    from mapper.limits.capacity import demands
-    from mapper.planning.processor_time import processor_seconds, slowness
-    from mapper.planning.strategy import enough_memory, make_plan
+    from mapper.evaluation.check import WorkersAsked, check
     from mapper.results.summary import summary
-    from mapper.results.tables import columns, planned
-    from mapper.session import constraints_on, open_inputs
+    from mapper.results.tables import columns, planned, worker_plan
 
     if options.workers is None and (options.worker_threads, options.worker_memory) != (None, None):
         raise UsageError("--worker-threads and --worker-memory: need workers; add --workers N")
     settings, chip = tuning.settings_of(options), common.chip_of(options)
-    request = common.request_of(options, chip, settings)
-    with open_inputs(request, common.listener(options)) as inputs:
-        network, relays = inputs.network, inputs.relays
-        common.compile_kernels(options, "check")
-        found = demands(network, chip, settings.threads)
-        constraints = constraints_on(request, inputs)
-        if constraints is not None:
-            job = make_job(network, chip, settings.threads, constraints)
-            constraints.require_fit(chip, job.load.sizes, job.fans)
-        plan = with_disk(make_plan(network, chip, settings), network, chip, settings)
-        slow = slowness()
-        seconds = {
-            stage: round(slow * value, 2)
-            for stage, value in processor_seconds(network, chip, settings, plan).items()
-        }
-        sample, enough = plan.sample, None
-        if sample is not None and sample.thin:
-            enough = enough_memory(network, chip, settings)
-        works = _Workers.of(options, network, chip, settings, plan, constraints is not None)
-    fits = all(demand.fits for demand in found)
-    result = {
-        "fits": fits and not plan.shortage and not works.shortage,
-        "demands": [
-            {**asdict(d), "fits": d.fits, "lacking": max(0, d.needed - d.available)} for d in found
-        ],
-        "run": {
-            **asdict(plan),
-            "memory": plan.memory,
-            "strategy": plan.strategy,
-            "processor_seconds": seconds,
-            "sample": None if sample is None else sample.facts(enough),
-        },
-        "split": None if relays is None else relays.facts(),
-        "workers": works.facts,
-    }
+    asked = None
+    if options.workers is not None:
+        asked = WorkersAsked(options.workers, options.worker_threads, options.worker_memory)
+    found = check(common.request_of(options, chip, settings), common.listener(options), asked)
     rows = [
         (d.limit, d.needed, d.available, d.largest, d.per_core, "yes" if d.fits else "NO")
-        for d in found
+        for d in found.demands
     ]
     heads = ("limit", "needed", "available", "largest vertex", "per core", "fits")
     title = f"{options.network.name} on {chip.name}"
-    tables = [columns(title, heads, rows), planned(plan, seconds), *works.tables]
-    short = summary(title, _rows(result, plan, seconds))
-    terminal.emit(options, result, tables, short)
-    if works.unused:
-        terminal.say(options, f"note: --workers is not used: {works.unused}")
-    if sample is not None:
-        terminal.say(options, f"note: {sample.describe(enough)}")
-    if plan.shortage:
-        terminal.complain(f"does not fit: {plan.shortage}")
-        fits = False
-    if works.shortage:
-        terminal.complain(f"does not fit: {works.shortage}")
-        fits = False
-    for demand in found:
-        if not demand.fits:
-            terminal.complain(f"does not fit: {demand}")
-    return 0 if fits else DOES_NOT_FIT
+    tables = [columns(title, heads, rows), planned(found.plan, found.seconds)]
+    if found.workers.plan is not None:
+        tables.append(worker_plan(found.workers.plan, options.worker_memory))
+    result = found.to_json()
+    terminal.emit(options, result, tables, summary(title, _rows(result, found.plan, found.seconds)))
+    if found.workers.unused:
+        terminal.say(options, f"note: --workers is not used: {found.workers.unused}")
+    if found.note:
+        terminal.say(options, f"note: {found.note}")
+    for reason in found.reasons:
+        terminal.complain(f"does not fit: {reason}")
+    return 0 if found.fits else DOES_NOT_FIT
 
 
 def _rows(result: dict[str, Any], plan: Plan, seconds: dict[str, float]) -> list[Row]:
@@ -157,42 +110,3 @@ def _rows(result: dict[str, Any], plan: Plan, seconds: dict[str, float]) -> list
         Row("strategy", "", plan.strategy),
     ]
     return rows
-
-
-class _Workers(NamedTuple):
-    """Estimates for workers.
-
-    shortage : error if the memory of a worker is too small, or ""
-    unused : reason why a run would not use workers, or ""
-    facts : estimates for JSON, None without workers
-    """
-
-    shortage: str = ""
-    unused: str = ""
-    facts: dict[str, Any] | None = None
-    tables: tuple[Table, ...] = ()
-
-    @classmethod
-    def of(
-        cls,
-        options: argparse.Namespace,
-        network: NetworkFile,
-        chip: Chip,
-        settings: Settings,
-        plan: Plan,
-        constrained: bool,
-    ) -> _Workers:
-        from mapper.pipeline import looked_at_here
-        from mapper.planning.worker_plan import plan_workers
-        from mapper.results.tables import worker_plan
-
-        count, given = options.workers, options.worker_memory
-        if count is None:
-            return cls()
-        unused = looked_at_here(settings.resolved(chip.delivery), plan, constrained)
-        if unused:
-            return cls(unused=unused)
-        threads = options.worker_threads or max(1, settings.threads // count)
-        found = plan_workers(network, chip, settings, plan, count, threads)
-        shortage = "" if given is None else found.shortage(given)
-        return cls(shortage, "", found.facts(given), (worker_plan(found, given),))

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mapper.cli import options as common
 from mapper.cli import terminal, worker_options
 from mapper.cli.stores import add_timeout
 from mapper.errors import BAD_INPUT
 from storage.address import path_of
+
+if TYPE_CHECKING:
+    from mapper.distributed.dask import DaskWorkers
 
 FREQUENT = (
     "chip", "neurons_per_core", "synapses_per_core", "axons_per_core", "axons_out_per_core",
@@ -41,49 +46,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from chipsim.chip.limits import violations
-    from chipsim.traffic.metrics import summarise
-    from mapper.errors import nothing_kept
-    from mapper.evaluation.mapped import open_mapped
-    from mapper.monitoring.monitor import Monitor
-    from mapper.results.output import network_facts
+    from mapper.evaluation.score import ScoreRequest, score
     from mapper.results.summary import mapping_rows, summary
     from mapper.results.tables import quality
-    from mapper.scoring.measure import measure_network
-    from mapper.scoring.worked import sweep_on
 
-    chip, threads = common.chip_of(options), common.threads_of(options)
-    with common.open_network(options, options.network) as network:
-        memory = common.memory_of(options) // 4
-        with open_mapped(network, options.mapping, chip, memory, threads) as (whole, core):
-            common.compile_kernels(options, "score")
-            split = whole is not network
-            if split and options.workers is not None:
-                terminal.say(
-                    options, "note: --workers is not used: split neurons are scored locally"
-                )
-            with worker_options.workers_of(options, use=not split) as workers, nothing_kept():
-                swept = None
-                if workers is not None:
-                    swept = sweep_on(workers, network, chip, core, Monitor())
-                traffic = measure_network(whole, chip, core, threads, swept=swept)
-        about = network_facts(network, options.network)
-    broken = violations(chip, traffic.usage)
-    metrics = summarise(chip, traffic)
-    result = {
-        "network": about,
-        "chip": chip.to_json(),
-        "metrics": metrics,
-        "valid": not broken,
-        "violations": [str(violation) for violation in broken],
-    }
+    chip = common.chip_of(options)
+    request = ScoreRequest(
+        common.source_of(options, options.network), options.network, options.mapping, chip,
+        common.effort_of(options),
+    )  # fmt: skip
+
+    def workers(use: bool) -> AbstractContextManager[DaskWorkers | None]:
+        if options.workers is not None and not use:
+            terminal.say(options, "note: --workers is not used: split neurons are scored locally")
+        return worker_options.workers_of(options, use=use)
+
+    found = score(request, common.listener(options), workers)
+    result, traffic = found.to_json(), found.network["traffic"]
     title = f"{options.mapping.name}: {options.network.name} on {chip.name}"
     terminal.emit(
-        options, result, quality(metrics, about["traffic"], chip.delivery),
-        summary(title, mapping_rows(result, about["traffic"])),
+        options, result, quality(found.metrics, traffic, chip.delivery),
+        summary(title, mapping_rows(result, traffic)),
     )  # fmt: skip
-    for violation in broken[:SHOWN]:
+    for violation in found.violations[:SHOWN]:
         terminal.complain(f"limit exceeded: {violation}")
-    if len(broken) > SHOWN:
-        terminal.complain(f"limit exceeded: {len(broken) - SHOWN} more cores")
-    return BAD_INPUT if broken else 0
+    if len(found.violations) > SHOWN:
+        terminal.complain(f"limit exceeded: {len(found.violations) - SHOWN} more cores")
+    return 0 if found.valid else BAD_INPUT

@@ -1,0 +1,86 @@
+"""Score an existing mapping: its metrics, and the limits that it exceeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from chipsim.chip.limits import violations
+from chipsim.chip.model import Chip
+from chipsim.traffic.metrics import summarise
+from mapper.errors import nothing_kept
+from mapper.evaluation.mapped import open_mapped
+from mapper.inputs.listener import Listener
+from mapper.inputs.opening import open_source
+from mapper.inputs.source import Effort, Source
+from mapper.monitoring.monitor import Monitor
+from mapper.results.output import network_facts
+from mapper.scoring.measure import measure_network
+from mapper.scoring.worked import sweep_on
+
+if TYPE_CHECKING:
+    from mapper.executors.worker_interface import Workers
+
+
+class ScoreRequest(NamedTuple):
+    """A mapping to score. path : of the network in the report"""
+
+    source: Source
+    path: Path
+    mapping: Path
+    chip: Chip
+    effort: Effort
+
+
+class Scored(NamedTuple):
+    """The score of a mapping.
+
+    network : facts about the network, as in report.json
+    metrics : as in report.json
+    violations : a line for each core and limit that it exceeds
+    """
+
+    network: dict[str, Any]
+    chip: dict[str, Any]
+    metrics: dict[str, Any]
+    violations: list[str]
+
+    @property
+    def valid(self) -> bool:
+        return not self.violations
+
+    def to_json(self) -> dict[str, Any]:
+        found = self._asdict()
+        said = found.pop("violations")
+        return {**found, "valid": self.valid, "violations": said}
+
+
+def no_workers(use: bool) -> AbstractContextManager[Workers | None]:
+    return nullcontext()
+
+
+def score(
+    request: ScoreRequest,
+    listener: Listener,
+    workers: Callable[[bool], AbstractContextManager[Workers | None]] = no_workers,
+) -> Scored:
+    """Score a mapping; see `mapper score`.
+
+    workers : starts the workers, if there are any and they are used
+    Raises `MapperError` if the mapping does not match the network and the chip.
+    """
+    source, path, mapping, chip, effort = request
+    threads = effort.threads
+    with open_source(source, effort, listener) as network:
+        with open_mapped(network, mapping, chip, effort.memory // 4, threads) as (whole, core):
+            listener.compile(["score"], threads)
+            with workers(whole is network) as found, nothing_kept():
+                swept = None
+                if found is not None:
+                    swept = sweep_on(found, network, chip, core, Monitor())
+                traffic = measure_network(whole, chip, core, threads, swept=swept)
+        about = network_facts(network, path)
+    broken = violations(chip, traffic.usage)
+    return Scored(about, chip.to_json(), summarise(chip, traffic), list(map(str, broken)))
