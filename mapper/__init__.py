@@ -36,13 +36,18 @@ if TYPE_CHECKING:
     from mapper.api.networks import generate as generate
     from mapper.api.networks import import_network as import_network
     from mapper.api.networks import load as load
+    from mapper.api.placing import Placement as Placement
+    from mapper.api.placing import place as place
+    from mapper.api.simulating import SimulatedTraffic as SimulatedTraffic
+    from mapper.api.simulating import report as report
+    from mapper.api.simulating import simulate as simulate
     from mapper.errors import CheckFailedError as CheckFailedError
     from mapper.errors import DoesNotFitError as DoesNotFitError
     from mapper.errors import MapperError as MapperError
     from mapper.errors import UsageError as UsageError
-    from mapper.evaluation.check import Checked as Checked
-    from mapper.evaluation.score import Scored as Scored
-    from mapper.evaluation.verified import Verified as Verified
+    from mapper.jobs.check import Checked as Checked
+    from mapper.jobs.score import Scored as Scored
+    from mapper.jobs.verify import Verified as Verified
     from mapper.result import NetworkMapping as NetworkMapping
     from mapper.spiking.artifacts.compiled_model import CompiledModel as CompiledModel
     from mapper.spiking.artifacts.compiled_model import SimulatedModel as SimulatedModel
@@ -51,7 +56,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "CheckFailedError": "mapper.errors",
-    "Checked": "mapper.evaluation.check",
+    "Checked": "mapper.jobs.check",
     "Chip": "chipsim.chip.model",
     "CompiledModel": "mapper.spiking.artifacts.compiled_model",
     "DoesNotFitError": "mapper.errors",
@@ -59,10 +64,12 @@ _PLACES = {
     "MapperError": "mapper.errors",
     "Network": "mapper.api.network",
     "NetworkMapping": "mapper.result",
-    "Scored": "mapper.evaluation.score",
+    "Placement": "mapper.api.placing",
+    "Scored": "mapper.jobs.score",
     "SimulatedModel": "mapper.spiking.artifacts.compiled_model",
+    "SimulatedTraffic": "mapper.api.simulating",
     "UsageError": "mapper.errors",
-    "Verified": "mapper.evaluation.verified",
+    "Verified": "mapper.jobs.verify",
     "check": "mapper.api.checking",
     "chips": "mapper.api.chips",
     "compile_model": "mapper.api.models",
@@ -71,15 +78,19 @@ _PLACES = {
     "import_network": "mapper.api.networks",
     "load": "mapper.api.networks",
     "map_network": "mapper.api.mapping",
+    "place": "mapper.api.placing",
+    "report": "mapper.api.simulating",
     "score": "mapper.api.checking",
+    "simulate": "mapper.api.simulating",
     "verify": "mapper.api.checking",
 }
 
 __all__ = [
     "CheckFailedError", "Checked", "Chip", "CompiledModel", "DoesNotFitError", "Exported",
-    "MapperError", "Network", "NetworkMapping", "Scored", "SimulatedModel", "UsageError",
-    "Verified", "__version__", "check", "chips", "compile_model", "export", "generate",
-    "import_network", "load", "map_network", "score", "verify",
+    "MapperError", "Network", "NetworkMapping", "Placement", "Scored", "SimulatedModel",
+    "SimulatedTraffic", "UsageError", "Verified", "__version__", "check", "chips",
+    "compile_model", "export", "generate", "import_network", "load", "map_network", "place",
+    "report", "score", "simulate", "verify",
 ]  # fmt: skip
 
 

@@ -363,3 +363,10 @@ def preset(name: str, **changes: Any) -> Settings:
     for change in changes:
         setting_of(change, [each for each in SETTINGS if each != "preset"])
     return replace(PRESETS[name], preset=name, **changes)
+
+
+PLACEMENT = {
+    "streamed": ("placement",),
+    "classic": ("bisection_repeats", "force_share", "force_iterations"),
+}
+"""Settings that `mapper place` reads, by method of the preset."""

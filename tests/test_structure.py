@@ -64,6 +64,7 @@ LEVELS: dict[str, list[str]] = {
         "compiler spiking",
         "evaluation",
         "exports",
+        "jobs",
         "result",
         "api",
         "cli",

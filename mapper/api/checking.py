@@ -31,9 +31,9 @@ from mapper.inputs.listener import KeepingListener
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
     from mapper.api.network import Network
-    from mapper.evaluation.check import Checked
-    from mapper.evaluation.score import Scored
-    from mapper.evaluation.verified import Verified
+    from mapper.jobs.check import Checked
+    from mapper.jobs.score import Scored
+    from mapper.jobs.verify import Verified
     from mapper.result import NetworkMapping
     from mapper.spiking.artifacts.compiled_model import CompiledModel
 
@@ -74,7 +74,7 @@ def check(
     MapperError
         If the network cannot be read.
     """
-    from mapper.evaluation.check import check as examine
+    from mapper.jobs.check import check as examine
     from mapper.session import MapRequest
 
     check_arguments(
@@ -128,8 +128,8 @@ def score(
     MapperError
         If the mapping does not match the network and the chip.
     """
-    from mapper.evaluation.score import ScoreRequest
-    from mapper.evaluation.score import score as measure
+    from mapper.jobs.score import ScoreRequest
+    from mapper.jobs.score import score as measure
 
     check_arguments(threads=threads, memory=memory, neurons=neurons, columns=columns)
     with as_argument_errors(), _mapping_file(mapping) as file:
@@ -197,7 +197,7 @@ def verify(
     MapperError
         Base of all, also for paths that cannot be read.
     """
-    from mapper.evaluation.verified import VerifyRequest, verify_path
+    from mapper.jobs.verify import VerifyRequest, verify_path
     from mapper.monitoring.resources import memory_budget
 
     check_arguments(threads=threads, memory=memory)

@@ -61,8 +61,8 @@ def export(
         If the source cannot be read or represented, or the file cannot be written.
     """
     from mapper.exports import EXPORTS, choose_exporter
-    from mapper.exports.export import ExportRequest
-    from mapper.exports.export import export as write
+    from mapper.jobs.export import ExportRequest
+    from mapper.jobs.export import export as write
     from mapper.monitoring.resources import memory_budget
 
     known = dict.fromkeys(name for each in EXPORTS.values() for name in each.options)

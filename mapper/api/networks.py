@@ -110,7 +110,7 @@ def import_network(
     MapperError
         If the file cannot be read or the network cannot be written. A message is one line.
     """
-    from mapper.inputs.importing import ImportRequest, write_network
+    from mapper.jobs.import_network import ImportRequest, write_network
     from storage.formats import FORMATS
 
     check_arguments(

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from mapper.evaluation.check import WorkersAsked, check
+    from mapper.jobs.check import WorkersAsked, check
     from mapper.results.summary import summary
     from mapper.results.tables import columns, planned, worker_plan
 

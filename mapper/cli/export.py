@@ -9,12 +9,12 @@ from mapper.cli import options as common
 from mapper.cli import terminal
 from mapper.cli.formats import list_formats
 from mapper.cli.hw import CORE_OPTIONS
-from mapper.cli.locking import lock_output
 from mapper.cli.neurons import add_neurons
 from mapper.cli.options import above_zero
 from mapper.cli.simulate import add_units
 from mapper.cli.stores import add_timeout
 from mapper.exports import EXPORTS as MAPPINGS
+from mapper.jobs.locking import lock_output
 from storage.address import path_of
 from storage.formats import EXPORTS as NETWORKS
 
@@ -90,8 +90,8 @@ def _takers(option: str) -> str:
 
 
 def run(options: argparse.Namespace) -> int:
-    from mapper.exports.export import ExportRequest, export
     from mapper.inputs.source import Effort
+    from mapper.jobs.export import ExportRequest, export
     from mapper.results.tables import facts
 
     names = [name for each in MAPPINGS.values() for name in each.options]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from mapper.cli import options as common
 from mapper.cli import terminal, worker_options
-from mapper.cli.locking import lock_output
 from mapper.errors import UsageError
+from mapper.jobs.locking import lock_output
 
 EPILOG = """\
 examples:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from mapper.cli import options as common
 from mapper.cli import terminal
 from mapper.cli.hw_cells import DEPTH
-from mapper.cli.locking import lock_output
 from mapper.cli.options import Option, add_options, flag, positive
 from mapper.exports.core_shape import DEFAULT_AXON_BITS, ROUTES_FOR_EACH, SYNAPSES_FOR_EACH
+from mapper.jobs.locking import lock_output
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip

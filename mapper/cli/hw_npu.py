@@ -15,9 +15,9 @@ from hw.npu.memories.memories import NpuMemories
 from hw.npu.synthesis import Difference, chip_netlist, core_netlist, differences
 from mapper.cli import options as common
 from mapper.cli.hw_cells import DEPTH, cells_row, cells_table, teller
-from mapper.cli.locking import lock_output
 from mapper.compiler.multicore.job import nearest, ports_of
 from mapper.errors import MapperError, UsageError
+from mapper.jobs.locking import lock_output
 from mapper.results.tables import columns, facts
 
 OTHERS = ("axon_bits", "mesh_only", "borders", "machine", "host_output")

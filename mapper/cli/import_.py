@@ -9,8 +9,8 @@ from pathlib import Path
 from mapper.cli import options as common
 from mapper.cli import terminal
 from mapper.cli.formats import list_formats
-from mapper.cli.locking import lock_output
 from mapper.cli.stores import add_timeout
+from mapper.jobs.locking import lock_output
 from storage.address import path_of
 from storage.formats import FORMATS
 
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from mapper.inputs.importing import ImportRequest, write_network
+    from mapper.jobs.import_network import ImportRequest, write_network
     from mapper.results.tables import facts
     from storage.store.traffic import describe, describe_weights, traffic_of
 

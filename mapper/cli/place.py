@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mapper.cli import options as common
 from mapper.cli import terminal, tuning
-from mapper.cli.locking import lock_output
 from mapper.cli.stores import add_timeout
 from mapper.errors import INTERRUPTED
-from mapper.settings import EFFORTS, Settings
+from mapper.jobs.locking import lock_output
+from mapper.settings import EFFORTS, PLACEMENT
 from storage.address import path_of
 
 if TYPE_CHECKING:
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from chipsim.chip.model import Chip
-    from mapper.monitoring.monitor import Monitor
-    from storage.store.network import NetworkFile
 
 FREQUENT = (
     "chip", "neurons_per_core", "synapses_per_core", "output", "preset", "placement", "time_limit",
@@ -39,12 +36,7 @@ network. The cost of a QAPLIB instance is twice the spike hops: it counts both
 directions.
 """
 
-READ = {
-    "streamed": ("placement",),
-    "classic": ("bisection_repeats", "force_share", "force_iterations"),
-}
-"""Settings read by placement, by method of the preset."""
-SETTABLE = tuple(name for names in READ.values() for name in names)
+SETTABLE = tuple(name for names in PLACEMENT.values() for name in names)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from mapper.concurrency.interrupts import GRACE, Stop
     from mapper.errors import UsageError
+    from mapper.jobs.place import PlaceRequest, place
     from mapper.monitoring.monitor import Monitor
     from mapper.results.output import network_facts
     from mapper.results.summary import Row, mapping_rows, summary
@@ -87,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     if options.time_limit is not None and options.preset == "classic":
         raise UsageError("--time-limit: not with preset classic; use --set force-iterations=N")
     settings = tuning.settings_of(options, SETTABLE)
-    tuning.tell_unread(options, settings, READ[settings.method])
+    tuning.tell_unread(options, settings, PLACEMENT[settings.method])
     stop = Stop(GRACE)
     with (
         lock_output(options.output),
@@ -95,7 +88,8 @@ def run(options: argparse.Namespace) -> int:
         stop.holding() as held,
     ):
         network = held.enter_context(common.open_network(options, options.groups))
-        core, metrics = _place(options, network, chip, settings, monitor)
+        request = PlaceRequest(network, chip, settings, options.time_limit)
+        core, metrics = place(request, common.listener(options), monitor)
         about = network_facts(network, options.groups)
         if options.output is not None:
             _save(options.output, core, chip)
@@ -117,52 +111,6 @@ def run(options: argparse.Namespace) -> int:
         terminal.complain("interrupted: this is the best placement found so far")
         return INTERRUPTED
     return 0
-
-
-def _place(
-    options: argparse.Namespace, network: NetworkFile, chip: Chip, settings: Settings,
-    monitor: Monitor,
-) -> tuple[NDArray[np.int32], dict[str, Any]]:  # fmt: skip
-    """Return the core of every group, and the metrics; the best so far after Ctrl-C.
-
-    Raises `DoesNotFitError` for a group larger than a core.
-    """
-    import numpy as np
-
-    from chipsim.traffic.metrics import summarise
-    from mapper.concurrency.stop_flag import StoppedError
-    from mapper.concurrency.threads import ThreadTeam
-    from mapper.errors import DoesNotFitError
-    from mapper.partitioning.bisection import whole
-    from mapper.pipeline import place_groups
-    from mapper.scoring.measure import measure_network
-
-    groups, stop, threads = whole(network, settings.threads), monitor.stop, settings.threads
-    largest = int(groups.sizes.argmax())
-    if groups.sizes[largest] > chip.neurons:
-        raise DoesNotFitError(
-            f"group {largest} has size {groups.sizes[largest]}, but a core holds "
-            f"{chip.neurons}; set --neurons-per-core"
-        )
-    common.compile_kernels(options, f"place/{options.preset}")
-
-    def on_better(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
-        core = (y * chip.width + x).astype(np.int32)
-        stop.keep(lambda _: core)
-
-    def placed() -> None:
-        on_better(
-            *place_groups(groups, chip, settings, monitor, options.time_limit, on_better=on_better)
-        )
-
-    with suppress(KeyboardInterrupt):
-        stop.run(placed)
-    monitor.finishing = True
-    if stop.kept is None:
-        raise StoppedError
-    core = stop.kept(ThreadTeam(1))
-    traffic = stop.run(lambda: measure_network(network, chip, core, threads), patient=True)
-    return core, summarise(chip, traffic)
 
 
 def _save(output: Path, core: NDArray[np.int32], chip: Chip) -> None:

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from mapper.evaluation.score import ScoreRequest, score
+    from mapper.jobs.score import ScoreRequest, score
     from mapper.results.summary import mapping_rows, summary
     from mapper.results.tables import quality
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
 from mapper.cli import terminal
@@ -17,7 +17,11 @@ from mapper.cli.parser import HELP_ALL, Topic
 from mapper.cli.stores import add_timeout
 from mapper.errors import UsageError
 from mapper.exports.base import NEURON_OPTIONS, WIDTHS
+from mapper.inputs.source import Effort
 from storage.address import path_of
+
+if TYPE_CHECKING:
+    from mapper.jobs.simulate import Spikes
 
 MEASURED = 10_000  # default, mesh cycles
 OF_BOTH = ("path", "cycles", "threads")
@@ -238,77 +242,70 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _simulate(options: argparse.Namespace) -> int:
-    from mapper.cli.report import rewrite_page
-    from mapper.cli.ticking import run_ticks
-    from mapper.evaluation.offered_load import offered_load
-    from mapper.evaluation.simulate import SimulationRequest, simulate, summary_rows, tables
-    from mapper.report.make import PAGE
-    from mapper.results.output import network_of, read_report, write_report
-    from mapper.results.summary import next_steps, summary
-    from storage.store.network import NetworkFile
+    from mapper.jobs.simulate import Mesh, Simulated, simulate_cores, simulate_mesh
+    from mapper.results.output import read_report
 
-    report = read_report(options.path)
+    what = Simulated(
+        options.path, options.network, options.depth, options.seed,
+        Effort(common.threads_of(options), common.memory_of(options)),
+    )  # fmt: skip
+    report, listener = read_report(options.path), common.listener(options)
     if _with_cores(options, report):
-        return run_ticks(options, report)
-    cycles = options.cycles or MEASURED
-    warmup = cycles // 2 if options.warmup is None else options.warmup
-    request = SimulationRequest(
-        cycles, warmup, options.load_scale, options.seed, not options.no_saturation
+        found = simulate_cores(what, options.ticks, _spikes(options), listener)
+        return _print_ticks(options, report, found)
+    mesh = Mesh(
+        options.cycles or MEASURED, options.warmup, options.load_scale, not options.no_saturation,
+        options.packets, options.tick_cycles,
+    )  # fmt: skip
+    found, (width, height) = simulate_mesh(what, mesh, listener)
+    return _print_mesh(options, found, f"{width}x{height}")
+
+
+def _spikes(options: argparse.Namespace) -> Spikes | None:
+    """Return the input spikes of --spikes, with the options of neurons."""
+    from mapper.jobs.simulate import Spikes
+
+    if options.spikes is None:
+        return None
+    given = {name: getattr(options, name) for name in (*NEURON_OPTIONS, *WIDTHS)}
+    neuron, widths = (
+        {name: given[name] for name in names if given[name] is not None}
+        for names in (NEURON_OPTIONS, WIDTHS)
     )
-    with NetworkFile(network_of(options.path, options.network, report)) as network:
-        common.compile_kernels(options, "simulate")
-        offered = offered_load(
-            options.path,
-            report,
-            network,
-            depth=options.depth,
-            packets=options.packets,
-            tick_cycles=options.tick_cycles,
-            threads=common.threads_of(options),
-            memory=common.memory_of(options),
-        )
-    with terminal.fraction_bar(options, "simulating") as progress:
-        found = {"packets_per": offered.packets, **simulate(offered, request, progress)}
-    report["simulation"] = found
-    write_report(options.path, report)
-    mesh = f"{offered.mesh.width}x{offered.mesh.height}, {offered.mesh.depth} flits per input"
-    title = f"{options.path} on {mesh}"
+    return Spikes(options.spikes, options.save, options.tick_length or 1.0, neuron, widths)
+
+
+def _print_ticks(options: argparse.Namespace, report: dict[str, Any], found: dict[str, Any]) -> int:
+    from mapper.results.tables import facts, tick_rows
+
+    chip = report["chip"]
+    title = f"ticks of {options.path} on {chip['width']}x{chip['height']} cores"
+    rows = tick_rows(found, report["metrics"].get("tick_cycles"))
+    terminal.emit(options, found, [facts(title, rows)])
+    return 0
+
+
+def _print_mesh(options: argparse.Namespace, found: dict[str, Any], mesh: str) -> int:
+    from mapper.evaluation.simulate import summary_rows, tables
+    from mapper.report.make import PAGE
+    from mapper.results.summary import next_steps, summary
+
+    title = f"{options.path} on {mesh}, {options.depth} flits per input"
     rows = summary_rows(found)
     rows += next_steps(str(options.path / PAGE), f"mapper info {options.path}")
     terminal.emit(options, found, tables(found, title), summary(title, rows))
-    _tell_model(options, report, found)
-    if found["saturated"]:
-        terminal.say(
-            options,
-            f"note: load scale {options.load_scale:g} is above saturation: source queues and "
-            "latency grow with the simulated time",
-        )
-    if found["undelivered"]:
-        terminal.say(
-            options,
-            f"note: {found['undelivered']:,} of {found['packets']:,} packets had not arrived "
-            f"{found['drained']:,} cycles after the window; latency excludes them",
-        )
-    rewrite_page(options)
     return 0
 
 
 def _with_cores(options: argparse.Namespace, report: dict[str, Any]) -> bool:
     """Return whether to run ticks with the cores instead of a load on the mesh only."""
-    of_mesh = ("cycles", "warmup", "tick_cycles", "packets", "no_saturation")
-    given = [name for name in of_mesh if getattr(options, name) not in (None, False)]
+    from mapper.jobs.simulate import runs_cores
+
+    names = ("cycles", "warmup", "tick_cycles", "packets", "no_saturation")
+    given = [name for name in names if getattr(options, name) not in (None, False)]
     given += ["load_scale"] * (options.load_scale != 1.0)
-    if options.ticks is None and options.spikes is None:
-        chip = report["chip"]
-        known = chip.get("time") is not None and chip.get("delivery", "synapse") != "synapse"
-        return known and not given
-    if given:
-        what = "ticks" if options.spikes is None else "spikes"
-        raise UsageError(
-            f"--{what}: runs the chip with its cores, --{given[0].replace('_', '-')} only the "
-            "mesh; omit one"
-        )
-    return True
+    of_cores = "ticks" if options.ticks is not None else None
+    return runs_cores(report, given, of_cores if options.spikes is None else "spikes")
 
 
 def _refuse_without_spikes(options: argparse.Namespace) -> None:
@@ -316,25 +313,3 @@ def _refuse_without_spikes(options: argparse.Namespace) -> None:
     for name in ("save", *NEURON_OPTIONS, *WIDTHS):
         if options.spikes is None and getattr(options, name) is not None:
             raise UsageError(f"--{name.replace('_', '-')}: needs input spikes; add --spikes")
-
-
-def _tell_model(options: argparse.Namespace, report: dict[str, Any], found: dict[str, Any]) -> None:
-    """Report traffic that was not simulated, and limits of the model."""
-    from mapper.evaluation.simulate import CLOCK
-    from mapper.results.activity import are_spikes, traffic_in
-    from mapper.results.tables import number
-    from storage.store.traffic import describe
-
-    if found["flits_per_tick_own_core"]:
-        left = number(found["flits_per_tick_own_core"])
-        terminal.say(
-            options, f"note: {left} flits per unit of time stay in their core: not simulated"
-        )
-    if not found["packets"]:
-        return
-    terminal.say(options, f"note: {CLOCK}")
-    if report["chip"].get("delivery") == "tree" and options.packets is None:
-        terminal.say(options, "note: multicast trees are simulated as one flit per target core")
-    if not are_spikes(traffic_in(report)):
-        source = describe(traffic_in(report))
-        terminal.say(options, f"note: traffic is used as packets per unit of time ({source})")

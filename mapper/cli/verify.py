@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from rich.text import Text
 
-    from mapper.evaluation.verified import VerifyRequest, verify_path
+    from mapper.jobs.verify import VerifyRequest, verify_path
     from mapper.results.tables import facts
 
     request = VerifyRequest(options.path, options.network, common.threads_of(options))

@@ -1,0 +1,1 @@
+"""Jobs that the command line and the Python interface share: one module for each command."""
