@@ -77,8 +77,8 @@ class NetworkMapping:
 
         Raises `MapperError` if the folder exists, or cannot be written.
         """
-        from mapper.report.make import PAGE, write_page
-        from mapper.report.view import make_view
+        from mapper.reporting.make import PAGE, write_page
+        from mapper.reporting.view import make_view
         from mapper.results.loads import TRAFFIC, save_loads
         from mapper.results.mapping_file import save_mapping_in
         from mapper.results.output import CONSTRAINTS, LOG, write_report
@@ -106,8 +106,8 @@ class NetworkMapping:
 
         Raises `MapperError` if the file cannot be written.
         """
-        from mapper.report.make import write_page
-        from mapper.report.view import make_view
+        from mapper.reporting.make import write_page
+        from mapper.reporting.view import make_view
 
         path = Path(path)
         with as_mapper_errors():

@@ -17,7 +17,7 @@ from chipsim.chip.npu_shape import NPU_SHAPES
 from mapper.exports.tables_file import Tables
 from mapper.limits.constraints import TABLES
 from mapper.portfolio.portfolio_file import Portfolio
-from mapper.report.compiled.report_file import CompiledReport
+from mapper.reporting.compiled.report_file import CompiledReport
 from mapper.results.mapping_ranges import RangedMapping
 from mapper.results.report_file import Report
 from mapper.spiking.artifacts.manifest_file import Manifest

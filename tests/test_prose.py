@@ -45,7 +45,7 @@ PHRASES = {
 }
 FOUND = {why: re.compile(rf"\b({pattern})\b", re.IGNORECASE) for why, pattern in PHRASES.items()}
 LIMITS = {"pages and screens": 0, "code": 40}
-SCREENS = ("CHANGELOG.md", "README.md", "docs/", "mapper/cli/", "mapper/report/")
+SCREENS = ("CHANGELOG.md", "README.md", "docs/", "mapper/cli/", "mapper/reporting/")
 
 
 def texts(path: str) -> Iterator[str]:

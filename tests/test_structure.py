@@ -59,7 +59,7 @@ LEVELS: dict[str, list[str]] = {
         "kernels",
         "inputs",
         "session",
-        "report",
+        "reporting",
         "portfolio",
         "compiler spiking",
         "evaluation",

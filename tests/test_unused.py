@@ -77,7 +77,7 @@ LOOKED_UP = {
 }
 KEYS = (
     "mapper.results.report_file",
-    "mapper.report.compiled.report_file",
+    "mapper.reporting.compiled.report_file",
     "mapper.portfolio.figures",
     "hw.npu.isa.table",
     "mapper.compiler.quantisation.losses",
@@ -216,7 +216,7 @@ def users() -> dict[str, ast.Module]:
     Benchmarks and other scripts do not count: what only they use belongs to them.
     """
     found = {"docs.generated": ast.parse((ROOT / "docs" / "generated.py").read_text())}
-    for path in (ROOT / "mapper" / "report" / "templates").glob("*.j2"):
+    for path in (ROOT / "mapper" / "reporting" / "templates").glob("*.j2"):
         read = jinja2.Environment().parse(path.read_text()).find_all(jinja2.nodes.Getattr)
         found[path.name] = ast.parse("\n".join(f"it.{node.attr}" for node in read))
     return found

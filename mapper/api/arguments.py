@@ -88,7 +88,7 @@ class Reading(NamedTuple):
     weights_are: str | None
 
 
-class Limits(NamedTuple):
+class CoreLimits(NamedTuple):
     """Arguments that replace the limits of a chip; see `mapper.map_network`."""
 
     neurons: int | None
@@ -105,7 +105,8 @@ def source_of(network: Any, reading: Reading) -> Source:
     from storage.formats.columns import name_columns
     from storage.store.network import is_network_name
 
-    neurons, sizes, rates, duration, columns, weights_are = reading
+    neurons, sizes, rates = reading.neurons, reading.sizes, reading.rates
+    columns, weights_are = reading.columns, reading.weights_are
     if neurons is not None and not isinstance(network, tuple | list):
         raise UsageError("neurons is for a network of edge arrays only; leave it out")
     if columns is not None and not isinstance(network, str | os.PathLike):
@@ -117,7 +118,7 @@ def source_of(network: Any, reading: Reading) -> Source:
                 f"rates is {str(rates)!r}, which is no file; give an array of rates, the path of a "
                 'file, "uniform" or "weights"'
             )
-    if duration is not None and not isinstance(rates, Path):
+    if reading.rates_duration is not None and not isinstance(rates, Path):
         raise UsageError("rates_duration is for a file of spikes; give its path as rates")
     if weights_are not in (None, "rate", "synapse"):
         raise UsageError(f'weights_are is {weights_are!r}; give "rate" or "synapse"')
@@ -133,7 +134,7 @@ def source_of(network: Any, reading: Reading) -> Source:
         except ValueError as error:
             raise UsageError(f"columns: {error}") from error
     source = Source(
-        network, chosen, rates, duration, neurons=neurons, sizes=sizes,
+        network, chosen, rates, reading.rates_duration, neurons=neurons, sizes=sizes,
         weights_are=weights_are,
     )  # fmt: skip
     if weights_are is not None and source.is_network_file:
@@ -203,7 +204,7 @@ def path_of_source(source: Any) -> Iterator[Path]:
         )
 
 
-def core_limits(chip: Any, limits: Limits) -> Chip:
+def core_limits(chip: Any, limits: CoreLimits) -> Chip:
     """Return a chip with other limits, without NPU and host: mappings do not depend on them."""
     return replace(chip_of(chip), npu=None, host=None).with_limits(*limits)
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mapper.api.arguments import (
-    Limits,
+    CoreLimits,
     Rates,
     Reading,
     check_arguments,
@@ -84,7 +84,7 @@ def check(
     if objective is not None:
         method["objective"] = objective
     with as_argument_errors():
-        limits = Limits(neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core)
+        limits = CoreLimits(neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core)
         reading = Reading(neurons, sizes, rates, rates_duration, columns, weights_are)
         request = MapRequest(
             source_of(network, reading), core_limits(chip, limits),
@@ -133,7 +133,7 @@ def score(
 
     check_arguments(threads=threads, memory=memory, neurons=neurons, columns=columns)
     with as_argument_errors(), _mapping_file(mapping) as file:
-        limits = Limits(neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core)
+        limits = CoreLimits(neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core)
         source = source_of(
             network, Reading(neurons, None, rates, rates_duration, columns, weights_are)
         )

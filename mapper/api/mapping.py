@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike
 
 from mapper.api.arguments import (
-    Limits,
+    CoreLimits,
     Reading,
     check_arguments,
     constraints_of,
@@ -128,7 +128,7 @@ def map_network(
     if objective is not None:
         method["objective"] = objective
     with as_mapper_errors():
-        limits = Limits(neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core)
+        limits = CoreLimits(neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core)
         cores = core_limits(chip, limits)
         settings = settings_of(preset, seed, threads, memory, method)
         file = constraints_of(constraints)

@@ -93,7 +93,7 @@ def simulate(
     """
     from mapper.exports.base import NEURON_OPTIONS, WIDTHS
     from mapper.jobs.simulate import (
-        Mesh,
+        MeshLoad,
         Simulated,
         Spikes,
         runs_cores,
@@ -145,7 +145,7 @@ def simulate(
                     )
                 found = simulate_cores(what, ticks, asked, listener)
                 return SimulatedTraffic("cores", found, tuple(listener.notes))
-            mesh = Mesh(cycles or CYCLES, warmup, load_scale, saturation, packets, tick_cycles)
+            mesh = MeshLoad(cycles or CYCLES, warmup, load_scale, saturation, packets, tick_cycles)
             facts = simulate_mesh(what, mesh, listener).facts
             return SimulatedTraffic("mesh", facts, tuple(listener.notes))
 
@@ -195,7 +195,7 @@ def report(
     from contextlib import ExitStack
 
     from mapper.jobs.report import ReportRequest, write_report
-    from mapper.report.make import PAGE
+    from mapper.reporting.make import PAGE
 
     check_arguments(threads=threads, memory=memory)
     moved = None if network is None else path_of_network(network, "network")

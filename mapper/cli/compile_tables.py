@@ -24,7 +24,7 @@ from mapper.compiler.outcome import CompileOutcome
 from mapper.compiler.quantisation.verify import Compared
 from mapper.compiler.settings import CompileSettings
 from mapper.errors import BEYOND_LIMITS, CheckFailedError
-from mapper.report.make import PAGE
+from mapper.reporting.make import PAGE
 from mapper.results.output_folder import writing_into
 from mapper.results.summary import GAP, Row, next_steps, summary
 from mapper.results.tables import columns, facts

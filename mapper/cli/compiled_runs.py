@@ -38,8 +38,8 @@ from mapper.compiler.artifacts.simulate import (
 )
 from mapper.compiler.quantisation.score import require_classes
 from mapper.errors import BAD_INPUT, UsageError
-from mapper.report.compiled.chiprun import longest_wait
-from mapper.report.make import PAGE
+from mapper.reporting.compiled.chiprun import longest_wait
+from mapper.reporting.make import PAGE
 from mapper.results.output_folder import output_folder, writing_into
 from mapper.results.summary import GAP, Row, next_steps, summary
 from mapper.results.tables import columns, facts

@@ -177,7 +177,7 @@ def _require_outside(network: Path, output: Path) -> None:
 
 def _print_results(options: argparse.Namespace, report: dict[str, Any], output: Path) -> int:
     """Print the report on stdout; return exit code 0."""
-    from mapper.report.make import PAGE
+    from mapper.reporting.make import PAGE
     from mapper.results.activity import traffic_in
     from mapper.results.summary import mapping_rows, next_steps, resources_row, summary
     from mapper.results.tables import facts, levels, quality, size, stages

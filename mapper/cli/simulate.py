@@ -242,7 +242,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _simulate(options: argparse.Namespace) -> int:
-    from mapper.jobs.simulate import Mesh, Simulated, simulate_cores, simulate_mesh
+    from mapper.jobs.simulate import MeshLoad, Simulated, simulate_cores, simulate_mesh
     from mapper.results.output import read_report
 
     what = Simulated(
@@ -253,7 +253,7 @@ def _simulate(options: argparse.Namespace) -> int:
     if _with_cores(options, report):
         found = simulate_cores(what, options.ticks, _spikes(options), listener)
         return _print_ticks(options, report, found)
-    mesh = Mesh(
+    mesh = MeshLoad(
         options.cycles or MEASURED, options.warmup, options.load_scale, not options.no_saturation,
         options.packets, options.tick_cycles,
     )  # fmt: skip
@@ -287,7 +287,7 @@ def _print_ticks(options: argparse.Namespace, report: dict[str, Any], found: dic
 
 def _print_mesh(options: argparse.Namespace, found: dict[str, Any], mesh: str) -> int:
     from mapper.evaluation.simulate import summary_rows, tables
-    from mapper.report.make import PAGE
+    from mapper.reporting.make import PAGE
     from mapper.results.summary import next_steps, summary
 
     title = f"{options.path} on {mesh}, {options.depth} flits per input"

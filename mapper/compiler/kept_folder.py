@@ -15,7 +15,7 @@ import msgspec
 from mapper.cache.cache import Slot
 from mapper.compiler.artifacts.report import Report, write_report
 from mapper.compiler.outcome import CompileOutcome
-from mapper.report.make import PAGE
+from mapper.reporting.make import PAGE
 from mapper.results.output_folder import REPORT
 from storage.files import RESERVED, write_file
 

@@ -15,7 +15,7 @@ from mapper.evaluation.mapped import open_mapped
 from mapper.inputs.listener import Listener
 from mapper.inputs.source import Effort
 from mapper.jobs.locking import lock_output
-from mapper.report.make import PAGE, require_same_network, view_folder, write_page
+from mapper.reporting.make import PAGE, require_same_network, view_folder, write_page
 from mapper.results.loads import TRAFFIC, Loads
 from mapper.results.mapping_file import mapping_in
 from mapper.results.output import network_of
@@ -119,13 +119,13 @@ def measure_folder(
 def _renderer(folder: Path) -> Callable[[], bytes] | None:
     """Return the renderer of the page of a compiled model, None for other folders."""
     if is_spiking(folder):
-        from mapper.report.spiking.page import render_spiking
+        from mapper.reporting.spiking.page import render_spiking
         from mapper.spiking.artifacts.report import read_report as read_spiking
 
         return lambda: render_spiking(read_spiking(folder))
     if is_compiled(folder):
         from mapper.compiler.artifacts.report import read_report
-        from mapper.report.compiled.page import render_compiled
+        from mapper.reporting.compiled.page import render_compiled
 
         return lambda: render_compiled(read_report(folder))
     return None

@@ -37,7 +37,7 @@ class Simulated(NamedTuple):
     effort: Effort
 
 
-class Mesh(NamedTuple):
+class MeshLoad(NamedTuple):
     """A load on the mesh; see `mapper simulate`."""
 
     cycles: int
@@ -88,7 +88,7 @@ def runs_cores(report: dict[str, Any], of_mesh: Sequence[str], of_cores: str | N
     return True
 
 
-def simulate_mesh(what: Simulated, mesh: Mesh, listener: Listener) -> MeshRun:
+def simulate_mesh(what: Simulated, mesh: MeshLoad, listener: Listener) -> MeshRun:
     """Simulate a load on the mesh; add `simulation` to report.json and write the page again."""
     folder, effort = what.folder, what.effort
     report = read_report(folder)
@@ -110,7 +110,7 @@ def simulate_mesh(what: Simulated, mesh: Mesh, listener: Listener) -> MeshRun:
 
 
 def _note_mesh(
-    report: dict[str, Any], found: dict[str, Any], mesh: Mesh, listener: Listener
+    report: dict[str, Any], found: dict[str, Any], mesh: MeshLoad, listener: Listener
 ) -> None:
     """Report traffic that was not simulated, and limits of the model."""
     if found["flits_per_tick_own_core"]:

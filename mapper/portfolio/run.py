@@ -14,8 +14,8 @@ from mapper.inputs.listener import Listener
 from mapper.inputs.split import SPLIT
 from mapper.monitoring.monitor import Monitor
 from mapper.portfolio.figures import figures_of
-from mapper.report import make
-from mapper.report.view import make_view
+from mapper.reporting import make
+from mapper.reporting.view import make_view
 from mapper.results.loads import Loads
 from mapper.results.output import CONSTRAINTS, LOG, SCRATCH, write_results
 from mapper.results.output_folder import output_folder, remove_folder

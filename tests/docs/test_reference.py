@@ -25,7 +25,7 @@ from storage.scratch.scratch import Scratch
 from tests.chipsim.measured import score
 from tests.docs.blocks import DOCS
 from tests.mapper.helpers import random_network
-from tests.mapper.report.made import random_folder
+from tests.mapper.reporting.made import random_folder
 
 STEPS = ("classic", "streamed", "multicast")
 """Groups of settings that control the steps of the method."""

@@ -16,7 +16,7 @@ from chipsim.chip.file import chip_toml
 from chipsim.chip.presets import PRESETS, parse_chip
 from tests.docs.blocks import DOCS
 from tests.mapper.helpers import random_network
-from tests.mapper.report.made import random_folder
+from tests.mapper.reporting.made import random_folder
 
 FAULTS = "width = 4\nheight = 3\nunavailable = [11, [1, 2]]\nsynapses = 7\n"
 NPU = 'width = 4\nheight = 3\n[npu]\npreset = "tiny"\nrows = 4\n'

@@ -18,9 +18,9 @@ from mapper.compiler.partition.hostwork import node_cycles
 from mapper.compiler.program.tables import MICRO_OPS, PARAMETERS
 from mapper.compiler.quantisation.verify import Attempt, Verified
 from mapper.compiler.tiling.units import busy_shares
-from mapper.report.compiled.page import render_compiled
-from mapper.report.compiled.report_file import require_report
-from mapper.report.make import PAGE
+from mapper.reporting.compiled.page import render_compiled
+from mapper.reporting.compiled.report_file import require_report
+from mapper.reporting.make import PAGE
 from mapper.results.output_folder import REPORT
 from mapper.results.sealed_folder import read_model_report
 from storage.files import write_file

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chipsim.chip.model import Chip
-from mapper.report.make import PAGE
-from mapper.report.spiking.page import render_spiking
+from mapper.reporting.make import PAGE
+from mapper.reporting.spiking.page import render_spiking
 from mapper.spiking.artifacts.folder import ModelSource, SpikingFolder, write_folder
 from mapper.spiking.artifacts.report import Report, report_of, write_report
 from mapper.spiking.pipeline import SampleSource, SpikingOptions, compile_for_chip

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mapper.compiler.artifacts import cycles
-from mapper.report.compiled.judged import judged
+from mapper.reporting.compiled.judged import judged
 from tests.compiler.bad_input.good import QUICK, compile_good, good
 from tests.docs.test_schemas import errors
 from tests.mapper.conftest import Run

@@ -11,8 +11,8 @@ import pytest
 from mapper.compiler.artifacts.manifest import Target
 from mapper.compiler.artifacts.report import report_of
 from mapper.compiler.pipeline import compile_model
-from mapper.report.compiled.page import render_compiled
-from mapper.report.compiled.rings import rings
+from mapper.reporting.compiled.page import render_compiled
+from mapper.reporting.compiled.rings import rings
 from tests.compiler.multicore.test_lines import in_lines
 from tests.compiler.multicore.test_programs import CHIP, HOW
 from tests.compiler.networks import Builder

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import mapper
+from chipsim.chip.presets import parse_chip
 from tests.mapper.api.conftest import SMALL
 from tests.mapper.conftest import Run
 
@@ -39,7 +41,11 @@ def test_the_mesh(mapping: mapper.NetworkMapping, run: Run) -> None:
     assert alone.facts == found.facts
 
 
-def test_the_cores(mapping: mapper.NetworkMapping, run: Run) -> None:
+def test_the_cores(edges: Any, folder: Path, run: Run) -> None:
+    chip = replace(parse_chip("4x4"), delivery="core")
+    mapping = mapper.map_network(mapper.import_network(edges, "net.bin"), chip, **SMALL)
+    for name in ("out", "same"):
+        mapping.save(name)
     words = ("--ticks", "5", "--seed", "3")
     said = json.loads(run("simulate", "out", *words, *WORDS).out)
     found = mapper.simulate("same", ticks=5, seed=3, **EFFORT)

@@ -35,7 +35,7 @@ from storage.store.archive import ArchiveWriter, Packed, pack
 from tests.compiler.bad_input.good import good
 from tests.mapper.cli.hostile_sizes import COMPILE, table
 from tests.mapper.helpers import members_of, random_network
-from tests.mapper.report.made import random_folder
+from tests.mapper.reporting.made import random_folder
 
 SECONDS, MEMORY = 2.0, 100 << 20
 NOISE = 1.5  # factor on time and memory, for busy machines

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mapper.monitoring.console import SafeConsole
-from mapper.report.page import asset
+from mapper.reporting.page import asset
 from storage.printable import plain, plain_lines
 from tests.mapper.cli.residual_net import save_residual_net
 from tests.mapper.conftest import Run

@@ -15,7 +15,7 @@ from chipsim.chip.file import chip_toml
 from chipsim.chip.model import Chip
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import members_of, random_network
-from tests.mapper.report.made import random_folder
+from tests.mapper.reporting.made import random_folder
 
 TRIES = 60  # per file; several thousand found no further faults
 VALUES = [

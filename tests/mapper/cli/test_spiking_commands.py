@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapper.report.spiking.page import render_spiking
+from mapper.reporting.spiking.page import render_spiking
 from mapper.results.sealed_folder import write_sealed
 from mapper.spiking.artifacts.folder import INTEGERS, MODEL
 from mapper.spiking.artifacts.report_file import require_report

@@ -14,10 +14,10 @@ from rich.console import Console
 
 import mapper
 from mapper.errors import MapperError, UsageError
-from mapper.report.page import render
+from mapper.reporting.page import render
 from mapper.results.tables import quality
 from tests.mapper.conftest import Run
-from tests.mapper.report.made import random_folder, view_of
+from tests.mapper.reporting.made import random_folder, view_of
 
 WEIGHTS = {"source": "weights", "multicast": "largest weight"}
 RATES = {"source": "rates", "file": "r.csv", "multicast": "rates"}

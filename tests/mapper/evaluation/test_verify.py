@@ -20,7 +20,7 @@ from mapper.evaluation.verify_traffic import Flows, LinkLoads
 from mapper.results.mapping_file import save_mapping
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import members_of, random_network, write_network
-from tests.mapper.report.made import random_folder
+from tests.mapper.reporting.made import random_folder
 
 # Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]

@@ -14,7 +14,7 @@ from chipsim.chip.presets import PRESETS, parse_chip
 from mapper.exports.sanafe import architecture
 from tests.mapper.conftest import Run
 from tests.mapper.exports.mapped import core_of, sanafe_chip, synapses
-from tests.mapper.report.made import random_folder
+from tests.mapper.reporting.made import random_folder
 
 SPENT = ChipEnergy(event=20.0, neuron=3.0, packet_out=8.0, packet_in=0.5)
 TILES = Chip(

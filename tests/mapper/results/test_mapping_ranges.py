@@ -211,7 +211,7 @@ def test_an_index_that_is_not_json(ranged: None, folder: Path, fails: Callable[.
 
 def made(folder: Path) -> Path:
     """Write an output folder of a hand-made mapping with its network."""
-    from tests.mapper.report.made import write_folder
+    from tests.mapper.reporting.made import write_folder
 
     random_network(folder / "net.bin", 50, 200)
     return write_folder(folder / "out", folder / "net.bin", CHIP, CORE)

@@ -108,7 +108,7 @@ def test_ending_while_results_are_written(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("mapper.report.make.write_page", interrupted)
+        patch.setattr("mapper.reporting.make.write_page", interrupted)
         assert run(network, folder / "out", *fast) == 130
     genuine = Checkpoint.run_once
     steps = []

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mapper.report.cells import Table, number, percent, table
-from mapper.report.view import Grid, View
+from mapper.reporting.cells import Table, number, percent, table
+from mapper.reporting.view import Grid, View
 from mapper.results.activity import (
     core_cast_line,
     multicast_line,

@@ -94,7 +94,7 @@ SAMPLED = ("congestion_share", "congestion_pairs")  # large chips only
 FILLS = ("core_fill_mean", "core_fill_max")
 SHARES = ("cut_fraction", "congestion_share", *FILLS, WAY + "load_max", *MEMORY)
 CORES = ("cores_used", *FILLS)
-TRAFFIC = "traffic"  # replaced by the unit of traffic, see `mapper.report.figures`
+TRAFFIC = "traffic"  # replaced by the unit of traffic, see `mapper.reporting.figures`
 KEY: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     "hops_mean": ("Mean hops", (("hops_max", "max"),)),
     "cut_fraction": ("Cut", (("cut_weight", TRAFFIC),)),

@@ -9,7 +9,7 @@ import numpy as np
 
 from chipsim.chip.model import Chip
 from tests.mapper.helpers import random_network
-from tests.mapper.report.made import Page, page_of, random_folder, write_folder
+from tests.mapper.reporting.made import Page, page_of, random_folder, write_folder
 
 CHIP = Chip("plain", 6, 4, neurons=16)
 SIMULATION: dict[str, Any] = {

@@ -12,7 +12,7 @@ from chipsim.chip.energy import ChipEnergy
 from chipsim.chip.model import Chip
 from mapper.results.activity import are_spikes, traffic_in
 from mapper.results.tables import quality
-from tests.mapper.report.made import page_of, random_folder
+from tests.mapper.reporting.made import page_of, random_folder
 
 FULL = {"energy_unit": "pJ", "energy": ChipEnergy(event=2.0, neuron=3.0)}
 CASES: dict[str, tuple[dict[str, Any], str]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from mapper.report.cells import Cell, Head, Table, counted, table
+from mapper.reporting.cells import Cell, Head, Table, counted, table
 
 
 class Judged(NamedTuple):

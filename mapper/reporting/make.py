@@ -9,8 +9,8 @@ from typing import Any
 from chipsim.chip.model import Chip
 from chipsim.chip.presets import from_fields
 from mapper.errors import MapperError
-from mapper.report.page import render
-from mapper.report.view import View, make_view
+from mapper.reporting.page import render
+from mapper.reporting.view import View, make_view
 from mapper.results.activity import traffic_in
 from mapper.results.loads import TRAFFIC, Loads, differs, load_loads, save_loads
 from mapper.results.output import read_report

@@ -19,8 +19,8 @@ from chipsim.chip.presets import from_fields
 from chipsim.traffic.links import existing
 from chipsim.traffic.ticks import tick_bounds
 from chipsim.traffic.turns import entering, of_routers
-from mapper.report.cells import Series
-from mapper.report.machine import End, ends
+from mapper.reporting.cells import Series
+from mapper.reporting.machine import End, ends
 from mapper.results.loads import Loads
 
 CELLS = 1 << 14

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from mapper.report.cells import Cell, Series, Table, lookup, number, table
-from mapper.report.view import View, by_series, heads_of
+from mapper.reporting.cells import Cell, Series, Table, lookup, number, table
+from mapper.reporting.view import View, by_series, heads_of
 from mapper.results.tables import size
 
 COSTS = {

@@ -20,12 +20,12 @@ from chipsim.chip.energy import ChipEnergy
 from chipsim.chip.model import Chip
 from chipsim.chip.time import ChipTime
 from mapper.errors import MapperError
-from mapper.report.figures import command_line, metric, of_machines
-from mapper.report.make import write_page
-from mapper.report.metrics import KEY, METRICS
-from mapper.report.page import render
+from mapper.reporting.figures import command_line, metric, of_machines
+from mapper.reporting.make import write_page
+from mapper.reporting.metrics import KEY, METRICS
+from mapper.reporting.page import render
 from tests.mapper.helpers import random_network
-from tests.mapper.report.made import (
+from tests.mapper.reporting.made import (
     Page,
     idle_folder,
     page_of,
@@ -297,7 +297,7 @@ def test_line_breaks_of_names_are_kept(folder: Path) -> None:
 def test_a_template_with_an_undefined_name_fails() -> None:
     from jinja2 import UndefinedError
 
-    from mapper.report.page import templates
+    from mapper.reporting.page import templates
 
     with pytest.raises(UndefinedError, match="'digest' is undefined"):
         templates().get_template("page.html.j2").render(mappings=[])
@@ -306,7 +306,7 @@ def test_a_template_with_an_undefined_name_fails() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_only_pages_load_templates() -> None:
-    code = "import sys, mapper.cli.main, mapper.report.make; sys.exit('jinja2' in sys.modules)"
+    code = "import sys, mapper.cli.main, mapper.reporting.make; sys.exit('jinja2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from mapper.report.cells import Cell, Head, Table, table
-from mapper.report.compiled.chiprun import chip_run
-from mapper.report.compiled.judged import judged
-from mapper.report.compiled.pictures import memory_map, timelines
-from mapper.report.compiled.rings import rings
-from mapper.report.page import asset, colour_style, page_bytes
+from mapper.reporting.cells import Cell, Head, Table, table
+from mapper.reporting.compiled.chiprun import chip_run
+from mapper.reporting.compiled.judged import judged
+from mapper.reporting.compiled.pictures import memory_map, timelines
+from mapper.reporting.compiled.rings import rings
+from mapper.reporting.page import asset, colour_style, page_bytes
 from mapper.results.tables import size
 from mapper.version import version
 

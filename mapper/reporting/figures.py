@@ -10,8 +10,8 @@ import shlex
 from typing import Any, NamedTuple
 
 from chipsim.chip.limits import LIMITS
-from mapper.report.cells import Cell, Fact, Head, Series, Table, lookup, percent, table
-from mapper.report.metrics import (
+from mapper.reporting.cells import Cell, Fact, Head, Series, Table, lookup, percent, table
+from mapper.reporting.metrics import (
     CAST,
     CORES,
     ENERGY,
@@ -27,7 +27,7 @@ from mapper.report.metrics import (
     TRAFFIC,
     WAY,
 )
-from mapper.report.view import View, by_series, heads_of
+from mapper.reporting.view import View, by_series, heads_of
 from mapper.results.activity import (
     Traffic,
     are_spikes,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from mapper.report.cells import Cell, Series, Table, lookup, percent, table
-from mapper.report.view import View, by_series
+from mapper.reporting.cells import Cell, Series, Table, lookup, percent, table
+from mapper.reporting.view import View, by_series
 from mapper.results.tables import tick_rows
 
 NOTE = (

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mapper.report.cells import Cell, Table, percent, table
-from mapper.report.chipmap import PITCH, Path, Ramp, crosses, squares, strokes
-from mapper.report.colours import LINK_STEPS, STEPS
-from mapper.report.view import steps
+from mapper.reporting.cells import Cell, Table, percent, table
+from mapper.reporting.chipmap import PITCH, Path, Ramp, crosses, squares, strokes
+from mapper.reporting.colours import LINK_STEPS, STEPS
+from mapper.reporting.view import steps
 
 SIDES = ("east", "west", "south", "north")
 OUTSIDE = ("stream", "credit", "router", "weights")
@@ -30,7 +30,7 @@ class Shape(NamedTuple):
 
 
 class ChipMap(NamedTuple):
-    """A map, as `mapper.report.chipmap.Map`."""
+    """A map, as `mapper.reporting.chipmap.Map`."""
 
     across: int
     down: int

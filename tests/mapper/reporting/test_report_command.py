@@ -13,7 +13,7 @@ from chipsim.chip.model import Chip
 from mapper.results.mapping_file import save_mapping
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
-from tests.mapper.report.made import Page, random_folder, write_folder
+from tests.mapper.reporting.made import Page, random_folder, write_folder
 
 # Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]

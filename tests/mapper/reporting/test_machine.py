@@ -12,9 +12,9 @@ from chipsim.chip.machine import Block, Machine
 from chipsim.chip.model import Chip
 from chipsim.traffic.arrays import measure
 from chipsim.traffic.machines import crossings
-from mapper.report.machine import end_lines, ends
-from mapper.report.page import render
-from mapper.report.view import make_view
+from mapper.reporting.machine import end_lines, ends
+from mapper.reporting.page import render
+from mapper.reporting.view import make_view
 from mapper.results.loads import Loads
 from tests.chipsim.measured import score
 from tests.chipsim.strategies import Case, cases

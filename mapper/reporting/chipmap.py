@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mapper.report.cells import Cell, number
-from mapper.report.colours import LINK_STEPS, STEPS, ramp, rgb
-from mapper.report.machine import end_lines
-from mapper.report.view import EMPTY, LAYERS, LINKS, UNAVAILABLE, USED, Grid, View, shown, steps
+from mapper.reporting.cells import Cell, number
+from mapper.reporting.colours import LINK_STEPS, STEPS, ramp, rgb
+from mapper.reporting.machine import end_lines
+from mapper.reporting.view import EMPTY, LAYERS, LINKS, UNAVAILABLE, USED, Grid, View, shown, steps
 
 PITCH = 10
 FIRST = "fill"
@@ -61,7 +61,7 @@ class Map(NamedTuple):
 
 
 def chip_map(view: View, scale: dict[str, float], mapping: int, sent: str) -> Map:
-    """Return the map; scale : of `mapper.report.view.scales`; sent : the links to draw."""
+    """Return the map; scale : of `mapper.reporting.view.scales`; sent : the links to draw."""
     links, cells, idle = ([], [], []) if view.is_canvas else _shapes(view, scale, sent)
     return Map(
         mapping, view.label, LAYERS[FIRST][0], view.chip.width, view.chip.height,

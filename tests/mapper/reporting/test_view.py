@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import mapper.report.view
+import mapper.reporting.view
 from chipsim.chip.model import Chip
 from chipsim.chip.time import ChipTime
-from mapper.report.colours import LINK_STEPS, RAMPS, STEPS, ramp, rgb
-from mapper.report.view import (
+from mapper.reporting.colours import LINK_STEPS, RAMPS, STEPS, ramp, rgb
+from mapper.reporting.view import (
     EMPTY,
     UNAVAILABLE,
     USED,
@@ -24,7 +24,7 @@ from mapper.report.view import (
 )
 from mapper.results.loads import Loads
 from tests.mapper.helpers import random_network
-from tests.mapper.report.made import measured
+from tests.mapper.reporting.made import measured
 
 CHIP = Chip("c", 5, 3, neurons=8, unavailable=(0, 1, 5, 6, 14))
 
@@ -64,7 +64,7 @@ def test_tiles_show_the_maximum(
 ) -> None:
     loads, report = made
     plain = make_view("a", report, loads)
-    monkeypatch.setattr(mapper.report.view, "CELLS", 6)
+    monkeypatch.setattr(mapper.reporting.view, "CELLS", 6)
     view = make_view("a", report, loads)
     assert (view.rows, view.columns, view.tile) == (2, 3, 2)
     assert view.state.tolist() == [[UNAVAILABLE, USED, EMPTY], [USED, USED, UNAVAILABLE]]

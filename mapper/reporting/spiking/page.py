@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from mapper.report.cells import Cell, Head, Table, table
-from mapper.report.page import asset, colour_style, page_bytes
-from mapper.report.spiking.rasters import rasters
+from mapper.reporting.cells import Cell, Head, Table, table
+from mapper.reporting.page import asset, colour_style, page_bytes
+from mapper.reporting.spiking.rasters import rasters
 from mapper.version import version
 
 MOST_CONNECTIONS, MOST_CORES = 12, 16

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from chipsim.chip.machine import PARTS
 from chipsim.traffic.links import DIRECTIONS
-from mapper.report import figures, stages
-from mapper.report.cells import Cell, Fact, Series, Table, number, table
-from mapper.report.charts import distance_chart, link_charts
-from mapper.report.chipmap import Map, chip_map, ramps, switches
-from mapper.report.colours import LINK_STEPS, STEPS, variables
-from mapper.report.machine import end_lines
-from mapper.report.simulated import NOTE, TICKS_NOTE, simulated_ticks, simulations
-from mapper.report.view import LAYERS, LINKS, View, by_series, page_data, scales
+from mapper.reporting import figures, stages
+from mapper.reporting.cells import Cell, Fact, Series, Table, number, table
+from mapper.reporting.charts import distance_chart, link_charts
+from mapper.reporting.chipmap import Map, chip_map, ramps, switches
+from mapper.reporting.colours import LINK_STEPS, STEPS, variables
+from mapper.reporting.machine import end_lines
+from mapper.reporting.simulated import NOTE, TICKS_NOTE, simulated_ticks, simulations
+from mapper.reporting.view import LAYERS, LINKS, View, by_series, page_data, scales
 from mapper.results.activity import traffic_in, traffic_line
 from mapper.version import version
 from storage.printable import plain_lines
@@ -110,7 +110,7 @@ def templates() -> Environment:
             return re.sub(r"\n *", "", source)
 
     made = Environment(
-        loader=PackageLoader("mapper.report"),
+        loader=PackageLoader("mapper.reporting"),
         autoescape=True,
         undefined=StrictUndefined,
         extensions=[Joined],
@@ -122,7 +122,7 @@ def templates() -> Environment:
 
 
 def asset(name: str) -> str:
-    return files("mapper.report").joinpath(name).read_text(encoding="utf-8")
+    return files("mapper.reporting").joinpath(name).read_text(encoding="utf-8")
 
 
 def _names() -> dict[str, object]:

@@ -13,9 +13,9 @@ import numpy as np
 from chipsim.chip.model import Chip
 from chipsim.traffic.arrays import Traffic
 from chipsim.traffic.metrics import summarise
-from mapper.report.make import view_folder
-from mapper.report.page import render
-from mapper.report.view import View
+from mapper.reporting.make import view_folder
+from mapper.reporting.page import render
+from mapper.reporting.view import View
 from mapper.results.loads import TRAFFIC, Loads, save_loads
 from mapper.results.mapping_file import save_mapping_in
 from mapper.results.output import REPORT, network_facts

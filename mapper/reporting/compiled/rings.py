@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from mapper.report.cells import Cell, Table, percent, table
+from mapper.reporting.cells import Cell, Table, percent, table
 
 WIDTH, HEIGHT, LEFT, TOP, AXIS = 960, 150, 64, 8, 40
 

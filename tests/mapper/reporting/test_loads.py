@@ -14,7 +14,7 @@ from chipsim.chip.model import Chip
 from mapper.errors import MapperError
 from mapper.results.loads import Loads, load_loads, save_loads
 from tests.mapper.helpers import random_network, write_network
-from tests.mapper.report.made import measured
+from tests.mapper.reporting.made import measured
 
 CHIP = Chip("c", 5, 3, neurons=32)
 

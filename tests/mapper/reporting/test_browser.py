@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from chipsim.chip.model import Chip
-from mapper.report.make import view_folder, write_page
-from mapper.report.view import View, scales, steps
+from mapper.reporting.make import view_folder, write_page
+from mapper.reporting.view import View, scales, steps
 from tests.mapper.helpers import random_network
-from tests.mapper.report.conftest import Open
-from tests.mapper.report.made import idle_folder, random_folder, write_folder
+from tests.mapper.reporting.conftest import Open
+from tests.mapper.reporting.made import idle_folder, random_folder, write_folder
 
 pytestmark = [pytest.mark.browser, pytest.mark.jit]  # pages do not depend on the JIT
 CHIP = Chip("c", 6, 4, neurons=16, axons_in=50, unavailable=(3, 9))
