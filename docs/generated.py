@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -288,6 +290,15 @@ def passes() -> str:
     return table(heads, rows)
 
 
+def python() -> str:
+    """Return a section for every public name of the package `mapper`."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    try:
+        return str(import_module("generated_python").python())
+    finally:
+        sys.path.pop(0)
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "settings": settings,
@@ -297,6 +308,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "formats": formats,
     "exports": exports,
     "passes": passes,
+    "python": python,
     "isa-head": partial(isa_fields, HEAD),
     "isa-units": isa_units,
     **{

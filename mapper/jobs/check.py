@@ -67,6 +67,7 @@ class Checked(NamedTuple):
 
     @property
     def fits(self) -> bool:
+        """Whether all limits and the memory budget are kept."""
         return not self.reasons
 
     def to_json(self) -> dict[str, Any]:

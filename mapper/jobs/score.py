@@ -49,15 +49,18 @@ class Scored(NamedTuple):
 
     @property
     def valid(self) -> bool:
+        """Whether the mapping keeps all limits of the chip."""
         return not self.violations
 
     def to_json(self) -> dict[str, Any]:
+        """Return the object that `mapper score --json` prints."""
         found = self._asdict()
         said = found.pop("violations")
         return {**found, "valid": self.valid, "violations": said}
 
 
 def no_workers(use: bool) -> AbstractContextManager[Workers | None]:
+    """Start no workers."""
     return nullcontext()
 
 

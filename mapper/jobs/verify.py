@@ -42,6 +42,7 @@ class Verified(NamedTuple):
     network: Path | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """Return the object that `mapper verify --json` prints."""
         network = {} if self.network is None else {"network": str(self.network)}
         return {"path": str(self.path), **network, "valid": True, **self.facts}
 

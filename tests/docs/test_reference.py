@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import inspect
 import json
 import re
 import subprocess
@@ -14,6 +15,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+import mapper
 from hw.npu.isa.table import FORMS, HEAD, MICRO_OP, RECORD, SCALE
 from mapper.cli.main import COMMANDS, build_whole_parser, main, subparsers
 from mapper.exports import EXPORTS as MAPPINGS
@@ -313,3 +315,20 @@ def test_every_instruction_has_its_bits_on_the_page(generated: ModuleType) -> No
             assert re.search(rf"\| {field.high}(:{field.low})? \| `{field.name}` \|", text)
     for lane, name in enumerate(RECORD):
         assert f"| {lane} | `{name}` |" in text
+
+
+def test_every_public_name_is_described(generated: ModuleType) -> None:
+    """Each name has a section, and each argument of a function a description."""
+    text = generated.fill((DOCS / "reference" / "python.md").read_text())
+    shared = inspect.getdoc(mapper.map_network) or ""
+    for name in mapper.__all__:
+        if name == "__version__":
+            continue
+        assert f"mapper.{name}" in text
+        one = getattr(mapper, name)
+        if inspect.isclass(one):
+            continue
+        said = inspect.getdoc(one) or ""
+        said += shared if "mapper.map_network" in said else ""
+        for argument in inspect.signature(one).parameters:
+            assert re.search(rf"\b{argument}\b.* : |`{argument}`", said), f"{name}: {argument}"
