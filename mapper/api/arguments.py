@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numpy.typing import ArrayLike
 
+from mapper.api.types import Rates
 from mapper.errors import UsageError, shown
 
 if TYPE_CHECKING:
@@ -72,9 +73,6 @@ def settings_of(
     return preset_of(
         preset, **method, seed=seed, threads=effort.threads, memory_bytes=effort.memory
     )
-
-
-Rates = ArrayLike | str | os.PathLike[str]
 
 
 class Reading(NamedTuple):

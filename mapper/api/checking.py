@@ -7,14 +7,13 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mapper.api.arguments import (
     CoreLimits,
-    Rates,
     Reading,
     check_arguments,
     constraints_of,
@@ -29,8 +28,16 @@ from mapper.errors import MapperError, UsageError, as_argument_errors, shown
 from mapper.inputs.listener import KeepingListener
 
 if TYPE_CHECKING:
-    from chipsim.chip.model import Chip
     from mapper.api.network import Network
+    from mapper.api.types import (
+        ChipLike,
+        ConstraintsLike,
+        MethodSettings,
+        NetworkLike,
+        Objective,
+        Preset,
+        Rates,
+    )
     from mapper.jobs.check import Checked
     from mapper.jobs.score import Scored
     from mapper.jobs.verify import Verified
@@ -39,18 +46,18 @@ if TYPE_CHECKING:
 
 
 def check(
-    network: Any,
-    chip: Chip | str | os.PathLike[str] | tuple[int, int],
+    network: NetworkLike,
+    chip: ChipLike,
     *,
-    preset: str = "default",
-    objective: str | None = None,
+    preset: Preset = "default",
+    objective: Objective | None = None,
     threads: int | None = None,
     memory: int | str | None = None,
     neurons_per_core: int | None = None,
     synapses_per_core: int | None = None,
     axons_per_core: int | None = None,
     axons_out_per_core: int | None = None,
-    constraints: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    constraints: ConstraintsLike | None = None,
     split_neurons: bool = False,
     neurons: int | None = None,
     sizes: ArrayLike | None = None,
@@ -58,7 +65,7 @@ def check(
     rates_duration: float | None = None,
     columns: Mapping[str, str] | None = None,
     weights_are: str | None = None,
-    **method: Any,
+    **method: Unpack[MethodSettings],
 ) -> Checked:
     """Check whether a network fits a chip, and estimate the cost of a run, as `mapper check` does.
 
@@ -81,23 +88,24 @@ def check(
         preset=preset, objective=objective, threads=threads, memory=memory,
         constraints=constraints, split_neurons=split_neurons, neurons=neurons, columns=columns,
     )  # fmt: skip
+    changes: dict[str, Any] = {**method}
     if objective is not None:
-        method["objective"] = objective
+        changes["objective"] = objective
     with as_argument_errors():
         limits = CoreLimits(neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core)
         reading = Reading(neurons, sizes, rates, rates_duration, columns, weights_are)
         request = MapRequest(
             source_of(network, reading), core_limits(chip, limits),
-            settings_of(preset, 0, threads, memory, method), constraints_of(constraints),
+            settings_of(preset, 0, threads, memory, changes), constraints_of(constraints),
             split_neurons,
         )  # fmt: skip
         return examine(request, KeepingListener())
 
 
 def score(
-    network: Any,
+    network: NetworkLike,
     mapping: NetworkMapping | ArrayLike | str | os.PathLike[str],
-    chip: Chip | str | os.PathLike[str] | tuple[int, int],
+    chip: ChipLike,
     *,
     threads: int | None = None,
     memory: int | str | None = None,

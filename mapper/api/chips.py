@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 def chips() -> dict[str, Chip]:
     """Return the presets by name, with all limits, costs and sources, as `mapper chips` shows them.
 
-    A chip with other numbers: ``dataclasses.replace(mapper.chips()["loihi"], width=4, height=4)``.
+    A chip with other numbers: ``dataclasses.replace(mapper.chips()["loihi"], neurons=512)``.
     """
     from chipsim.chip.presets import PRESETS
 

@@ -10,7 +10,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from numpy.typing import ArrayLike
 
@@ -28,16 +28,25 @@ from mapper.monitoring.callbacks import OnProgress, ignore
 
 if TYPE_CHECKING:
     from mapper.api.network import Network
+    from mapper.api.types import (
+        ChipLike,
+        ConstraintsLike,
+        MethodSettings,
+        NetworkLike,
+        Objective,
+        Preset,
+        Rates,
+    )
     from mapper.result import NetworkMapping
     from mapper.session import MapRequest
 
 
 def map_network(
-    network: Any,
-    chip: Any,
+    network: NetworkLike,
+    chip: ChipLike,
     *,
-    preset: str = "default",
-    objective: str | None = None,
+    preset: Preset = "default",
+    objective: Objective | None = None,
     seed: int = 0,
     threads: int | None = None,
     memory: int | str | None = None,
@@ -45,11 +54,11 @@ def map_network(
     synapses_per_core: int | None = None,
     axons_per_core: int | None = None,
     axons_out_per_core: int | None = None,
-    constraints: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    constraints: ConstraintsLike | None = None,
     split_neurons: bool = False,
     neurons: int | None = None,
     sizes: ArrayLike | None = None,
-    rates: ArrayLike | str | os.PathLike[str] | None = None,
+    rates: Rates | None = None,
     rates_duration: float | None = None,
     columns: Mapping[str, str] | None = None,
     weights_are: str | None = None,
@@ -57,7 +66,7 @@ def map_network(
     workdir: str | os.PathLike[str] | None = None,
     workers: Any = None,
     shared: str | os.PathLike[str] | None = None,
-    **method: Any,
+    **method: Unpack[MethodSettings],
 ) -> NetworkMapping:
     """Map a network onto a chip, as `mapper run` does; the same input gives the same mapping.
 
@@ -69,7 +78,7 @@ def map_network(
         (synapses,); a networkx graph (edge attribute `weight`, default 1); a nir.NIRGraph
     chip : (16, 16), "16x16", the name of a preset, the path of a TOML file, or a `Chip`
     preset : "fast", "default", "strong" or "classic"
-    objective : "unicast", "cut" or "multicast"; default: set by the preset
+    objective : "hops", "unicast", "core", "multicast", "cut" or "time"; default: set by the preset
     seed : the same seed gives the same mapping for any number of threads
     threads : number of threads; default: all cores of the processor
     memory : bytes, or a text such as "1GiB"; default: three quarters of the free memory
@@ -125,12 +134,13 @@ def map_network(
         constraints=constraints, split_neurons=split_neurons, neurons=neurons,
         columns=columns, progress=progress, workdir=workdir, shared=shared,
     )  # fmt: skip
+    changes: dict[str, Any] = {**method}
     if objective is not None:
-        method["objective"] = objective
+        changes["objective"] = objective
     with as_mapper_errors():
         limits = CoreLimits(neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core)
         cores = core_limits(chip, limits)
-        settings = settings_of(preset, seed, threads, memory, method)
+        settings = settings_of(preset, seed, threads, memory, changes)
         file = constraints_of(constraints)
         reading = Reading(neurons, sizes, rates, rates_duration, columns, weights_are)
         source = source_of(network, reading)

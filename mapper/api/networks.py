@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from mapper.api.arguments import Rates, Reading, check_arguments, effort_of, source_of
+from mapper.api.arguments import Reading, check_arguments, effort_of, source_of
 from mapper.errors import MapperError, UsageError, as_argument_errors, shown
 from mapper.inputs.listener import KeepingListener
 from mapper.monitoring.callbacks import OnProgress, ignore
 
 if TYPE_CHECKING:
     from mapper.api.network import Network
+    from mapper.api.types import NetworkLike, Rates
     from mapper.result import NetworkMapping
     from mapper.spiking.artifacts.compiled_model import CompiledModel
 
@@ -68,7 +69,7 @@ def load(path: str | os.PathLike[str]) -> Network | NetworkMapping | CompiledMod
 
 
 def import_network(
-    source: Any,
+    source: NetworkLike,
     path: str | os.PathLike[str] | None = None,
     *,
     format: str | None = None,

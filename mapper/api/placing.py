@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mapper.api.arguments import (
     CoreLimits,
-    Rates,
     Reading,
     check_arguments,
     core_limits,
@@ -26,6 +24,7 @@ from mapper.monitoring.callbacks import OnProgress, ignore
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
+    from mapper.api.types import ChipLike, MethodSettings, NetworkLike, Preset, Rates
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +59,11 @@ class Placement:
 
 
 def place(
-    groups: Any,
-    chip: Chip | str | os.PathLike[str] | tuple[int, int],
+    groups: NetworkLike,
+    chip: ChipLike,
     *,
-    preset: str = "default",
-    effort: str | None = None,
+    preset: Preset = "default",
+    effort: Literal["fast", "default", "strong"] | None = None,
     time_limit: float | None = None,
     seed: int = 0,
     threads: int | None = None,
@@ -78,7 +77,7 @@ def place(
     rates: Rates | None = None,
     columns: Mapping[str, str] | None = None,
     progress: OnProgress | None = None,
-    **method: Any,
+    **method: Unpack[MethodSettings],
 ) -> Placement:
     """Place a graph of groups on a chip, one group per core, as `mapper place` does.
 
@@ -114,10 +113,11 @@ def place(
     for name in method:
         if name not in known:
             raise UsageError(f"{name} is not a setting of place; there are {', '.join(known)}")
+    changes: dict[str, Any] = {**method}
     if effort is not None:
         if effort not in EFFORTS:
             raise UsageError(f"effort is {shown(effort)}; give one of {', '.join(EFFORTS)}")
-        method["placement"] = effort
+        changes["placement"] = effort
     if time_limit is not None:
         if isinstance(time_limit, bool) or not isinstance(time_limit, int | float):
             raise UsageError(f"time_limit is {shown(time_limit)}; give seconds")
@@ -129,7 +129,7 @@ def place(
     with as_argument_errors(), ExitStack() as stack:
         limits = CoreLimits(neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core)
         cores = core_limits(chip, limits)
-        settings = settings_of(preset, seed, threads, memory, method)
+        settings = settings_of(preset, seed, threads, memory, changes)
         source = source_of(groups, Reading(neurons, sizes, rates, None, columns, None))
         monitor = stack.enter_context(Monitor(stop=stop, on_progress=progress))
         held = stack.enter_context(stop.holding())
