@@ -50,7 +50,7 @@ class ExportRequest(NamedTuple):
 
 
 def export(request: ExportRequest, listener: Listener) -> dict[str, Any]:
-    """Write the file; return facts about it, and report what the format cannot hold.
+    """Write the file; return facts about it, and report losses.
 
     Raises `UsageError` for an unknown format or option; see `export_mapping` for others.
     """

@@ -45,7 +45,7 @@ def with_exact_products(model: bytes) -> bytes:
         return model
     try:
         typed = shape_inference.infer_shapes(proto)
-    except shape_inference.InferenceError:  # ONNX Runtime says what is wrong
+    except shape_inference.InferenceError:  # ONNX Runtime names the fault
         return model
     if not _change(proto.graph, typed.graph, {}):
         return model

@@ -12,7 +12,7 @@ from mapper.settings import SETTINGS, Settings
 
 ROOT = Path(__file__).resolve().parents[3]
 GIVEN = {"objective", "seed", "threads", "memory_bytes", "preset"}
-"""Settings that are arguments of their own."""
+"""Settings with a separate argument."""
 
 SCRIPT = """
 from __future__ import annotations
