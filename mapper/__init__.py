@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from mapper.api.simulating import SimulatedTraffic as SimulatedTraffic
     from mapper.api.simulating import report as report
     from mapper.api.simulating import simulate as simulate
+    from mapper.api.sweeping import Sweep as Sweep
+    from mapper.api.sweeping import sweep as sweep
     from mapper.errors import CheckFailedError as CheckFailedError
     from mapper.errors import DoesNotFitError as DoesNotFitError
     from mapper.errors import MapperError as MapperError
@@ -68,6 +70,7 @@ _PLACES = {
     "Scored": "mapper.jobs.score",
     "SimulatedModel": "mapper.spiking.artifacts.compiled_model",
     "SimulatedTraffic": "mapper.api.simulating",
+    "Sweep": "mapper.api.sweeping",
     "UsageError": "mapper.errors",
     "Verified": "mapper.jobs.verify",
     "check": "mapper.api.checking",
@@ -82,15 +85,16 @@ _PLACES = {
     "report": "mapper.api.simulating",
     "score": "mapper.api.checking",
     "simulate": "mapper.api.simulating",
+    "sweep": "mapper.api.sweeping",
     "verify": "mapper.api.checking",
 }
 
 __all__ = [
     "CheckFailedError", "Checked", "Chip", "CompiledModel", "DoesNotFitError", "Exported",
     "MapperError", "Network", "NetworkMapping", "Placement", "Scored", "SimulatedModel",
-    "SimulatedTraffic", "UsageError", "Verified", "__version__", "check", "chips",
+    "SimulatedTraffic", "Sweep", "UsageError", "Verified", "__version__", "check", "chips",
     "compile_model", "export", "generate", "import_network", "load", "map_network", "place",
-    "report", "score", "simulate", "verify",
+    "report", "score", "simulate", "sweep", "verify",
 ]  # fmt: skip
 
 

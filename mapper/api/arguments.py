@@ -35,6 +35,7 @@ _WANTED: dict[str, tuple[tuple[type, ...], str]] = {
     "split_neurons": ((bool,), "True or False"),
     "neurons": ((Integral,), "a whole number"),
     "files": ((Integral,), "a whole number of 1 or more"),
+    "workers": ((Integral,), "a whole number of 1 or more"),
     "columns": ((Mapping,), 'names by role, as in {"source": "pre"}'),
     "workdir": (_PATH, "the path of a folder"),
     "shared": (_PATH, "the path of a folder"),
@@ -58,7 +59,7 @@ def check_arguments(**given: Any) -> None:
         wrong = not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)
         if wrong and (value is not None or name == "seed"):
             raise UsageError(f"{name} is {shown(value)}; give {words}")
-    for name in ("threads", "files"):
+    for name in ("threads", "files", "workers"):
         if given.get(name) is not None and given[name] < 1:
             raise UsageError(f"{name} is {given[name]}; give {_WANTED[name][1]}")
 

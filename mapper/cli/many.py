@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mapper.portfolio.executor import Executor, Outcome
     from mapper.portfolio.portfolio_file import PortfolioFile
     from mapper.portfolio.runner import Many
+    from mapper.portfolio.sweep import Share
 
 
 def add_folder(parser: argparse.ArgumentParser, default: str) -> None:
@@ -47,22 +48,13 @@ def add_keep(group: argparse._ActionsContainer) -> None:
     )
 
 
-def share_of_memory(options: argparse.Namespace, output: Path, runs: int) -> int:
-    """Return the bytes per run: --memory, the earlier plan, or a share of free memory."""
-    from mapper.monitoring.resources import LEAST_MEMORY, default_memory
+def share_of(options: argparse.Namespace, output: Path, runs: int) -> Share:
+    """Return threads and memory of a run: the options, the earlier plan, or a share of all."""
     from mapper.portfolio.runner import planned_memory
+    from mapper.portfolio.sweep import Share
 
-    if options.memory is not None:
-        return int(options.memory)
-    planned = planned_memory(output) if options.resume else None
-    return planned or max(LEAST_MEMORY, default_memory() // places(options, runs))
-
-
-def share_of_threads(options: argparse.Namespace, runs: int) -> int:
-    """Return the threads per run: --threads, or a share of all."""
-    if options.threads is not None:
-        return int(options.threads)
-    return max(1, common.threads_of(options) // places(options, runs))
+    planned = planned_memory(output) if options.resume and options.memory is None else None
+    return Share.of(options.threads, options.memory, places(options, runs), planned)
 
 
 def places(options: argparse.Namespace, runs: int) -> int:

@@ -151,11 +151,8 @@ def _run_seeds(options: argparse.Namespace) -> int:
     output = options.output or Path(f"{_stem(options.network)}-portfolio")
     chip = common.chip_of(options)
     _require_outside(options.network, output)
-    settings = tuning.settings_of(
-        options,
-        memory=many.share_of_memory(options, output, len(seeds)),
-        threads=many.share_of_threads(options, len(seeds)),
-    )
+    share = many.share_of(options, output, len(seeds))
+    settings = tuning.settings_of(options, memory=share.memory, threads=share.threads)
     tuning.tell_unread(options, settings)
     return many.do_many(
         options, output, seed_jobs(common.request_of(options, chip, settings), seeds)

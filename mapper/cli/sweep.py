@@ -38,12 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from mapper.portfolio.sweep import Share, sweep_jobs
+    from mapper.portfolio.sweep import sweep_jobs
     from mapper.portfolio.sweep_file import read_sweep
 
     sweep = read_sweep(options.file)
     output = options.output or Path(f"{options.file.stem}-sweep")
     runs = len(sweep.combinations())
-    share = Share(many.share_of_threads(options, runs), many.share_of_memory(options, output, runs))
+    share = many.share_of(options, output, runs)
     jobs = sweep_jobs(sweep, share, ("mapper", *options.arguments), cache_of(options))
     return many.do_many(options, output, jobs)

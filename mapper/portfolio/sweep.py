@@ -17,6 +17,7 @@ from mapper.cache.cache import OFF, Cache
 from mapper.errors import MapperError, as_mapper_errors
 from mapper.inputs.source import RATES_WORDS, Source
 from mapper.limits.constraints import ConstraintFile
+from mapper.monitoring.resources import LEAST_MEMORY, all_cores, default_memory
 from mapper.portfolio.figures import Figures
 from mapper.portfolio.portfolio_file import TABLE_FILE, PortfolioFile
 from mapper.portfolio.runner import Many, RunJob
@@ -34,6 +35,17 @@ class Share(NamedTuple):
 
     threads: int
     memory: int
+
+    @classmethod
+    def of(
+        cls, threads: int | None, memory: int | None, at_once: int, planned: int | None = None
+    ) -> Share:
+        """Return what is asked for, or a share of this machine.
+
+        at_once : number of runs in parallel; planned : memory per run of an earlier start
+        """
+        room = memory or planned or max(LEAST_MEMORY, default_memory() // at_once)
+        return cls(threads or max(1, all_cores() // at_once), room)
 
 
 def sweep_jobs(

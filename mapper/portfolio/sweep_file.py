@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from itertools import product
 from math import prod
@@ -64,6 +64,14 @@ def read_sweep(path: Path) -> SweepFile:
         raise MapperError(f"{path}: cannot read: {error.strerror or error}") from error
     except ValueError as error:
         raise MapperError(f"{path}: {error}") from error
+    return sweep_of(path, content)
+
+
+def sweep_of(path: Path, content: Mapping[str, Any]) -> SweepFile:
+    """Return the sweep of the keys and values of a file; raises `MapperError` as `read_sweep`.
+
+    path : of the file, for messages; relative paths in it start in its folder
+    """
     lists: dict[str, list[Any]] = {}
     for key, value in content.items():
         name = key.replace("-", "_").lower()
