@@ -69,8 +69,8 @@ def check(
 ) -> Checked:
     """Check whether a network fits a chip, and estimate the cost of a run, as `mapper check` does.
 
-    Its parameters are described in `mapper.map_network`. A network that does not fit raises no error:
-    `fits` of the result is False, and `reasons` has a line for each limit.
+    Its parameters are described in `mapper.map_network`. A network that does not fit raises no
+    error: `fits` of the result is False, and `reasons` has a line for each limit.
 
     Raises
     ------

@@ -13,7 +13,7 @@ from tests.mapper.conftest import Run
 # Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 EFFORT: dict[str, Any] = {"threads": 1, "memory": "300MiB"}
-MEASURED = ("seconds", "peak_rss_bytes")  # columns
+MEASURED = ("seconds", "peak_rss_bytes", "peak_anon_bytes")  # columns
 
 
 def test_the_runs_of_the_command(folder: Path, edges: Any, run: Run) -> None:
@@ -26,7 +26,7 @@ def test_the_runs_of_the_command(folder: Path, edges: Any, run: Run) -> None:
     seen: dict[str, str] = {}
     keys = {"network": "net.bin", "chip": ["4x4", "1x1"], "neurons-per-core": 5, "seed": [1, 2]}
     found = mapper.sweep(keys, "python", on_run=seen.__setitem__, **EFFORT)
-    from_file = mapper.sweep("tries.toml", "file", workers=2, **EFFORT)
+    from_file = mapper.sweep("tries.toml", "file", **EFFORT)
     table = Path("command/sweep.csv").read_text().splitlines()
     names = table[0].split(",")
     assert len(found.rows) == len(table) - 1 == 4
@@ -38,6 +38,9 @@ def test_the_runs_of_the_command(folder: Path, edges: Any, run: Run) -> None:
     assert len(found.failed) == 2
     assert {name for name, error in seen.items() if error} == set(found.failed)
     assert all("needs 50 neurons" in error for error in found.failed.values())
+    apart = mapper.sweep(keys, "apart", workers=2, keep="best", **EFFORT)  # without the fixture
+    assert apart.failed.keys() == found.failed.keys()
+    assert len([path for path in Path("apart").iterdir() if path.is_dir()]) == 1
     again = mapper.sweep(keys, "python", resume=True, on_run=seen.__setitem__, **EFFORT)
     assert again.rows == found.rows
 
@@ -48,7 +51,7 @@ def test_the_runs_of_the_command(folder: Path, edges: Any, run: Run) -> None:
         (mapper.MapperError, "combinations: chip is missing", {"combinations": {"network": "n"}}),
         (
             mapper.MapperError,
-            "unknown key 'ship'; did you mean chip",
+            "unknown key 'ship'",
             {"combinations": {"ship": 1}},
         ),
         (mapper.MapperError, "none.toml: cannot read", {"combinations": "none.toml"}),
