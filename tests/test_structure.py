@@ -77,14 +77,15 @@ LEVELS: dict[str, list[str]] = {
         "program frontend quantisation",
         "tiling model",
         "partition codegen transforms",
-        "caching",
+        "caching request",
         "multicore compiled optimise trial",
         "outcome",
         "jobs calibration explain",
-        "pipeline",
+        "pipeline model_inputs",
         "artifacts",
         "ablation",
-        "output kept_folder",
+        "output",
+        "job",
     ],
 }  # fmt: skip
 ROOMS = 12  # folders in `mapper/compiler`, at most

@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 from mapper.cli import compile_options, spiking_compile, terminal
 from mapper.cli import options as common
-from mapper.cli.chip_sizes import chips_in
+from mapper.cli.caching import cache_of
 from mapper.cli.given_options import refuse_others
 from mapper.cli.parser import Topic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from chipsim.chip.model import Chip
-    from mapper.compiler.model import Model
-    from mapper.compiler.quantisation.ranges import RangesFile
+    from mapper.compiler.request import CompileRequest
     from mapper.compiler.settings import CompileSettings
-    from storage.samples import SampleArrays, SampleForm
 
-SAMPLE_BYTES = 12  # per number of a sample: as stored, normalised in float64, and float32
 FREQUENT = (
     "output", "force", "input_shape", "chip", "npu", "calibrate", "verify", "normalise", "bits",
     "max_loss", "min_signal", "keep_going", "cores", "objective", "effort",
@@ -97,42 +88,28 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from chipsim.chip.host import ChipHost
     from mapper.cli import compile_tables
-    from mapper.cli.compile_job import (
-        CompileTask,
-        catalogue_compilation,
-        compile_into,
-        compile_kernels_for,
-    )
-    from mapper.compiler.artifacts.manifest import Target
-    from mapper.compiler.caching import CompileInputs
     from mapper.compiler.calibration import compare_settings
-    from mapper.compiler.explain import explain, explain_json
-    from mapper.compiler.output import Dumps, Origin
+    from mapper.compiler.explain import explain_json
+    from mapper.compiler.job import (
+        CompileTask,
+        compile_into,
+        explained,
+        target_of,
+        works_of_target,
+    )
+    from mapper.compiler.model_inputs import inputs_of, open_requested
     from mapper.compiler.pipeline import compile_model
     from mapper.compiler.stages import Clock, stage
-    from mapper.errors import UsageError
     from mapper.results.output_folder import output_folder
-    from storage.samples import parse_form, require_samples
 
-    chips = [_chip(options, name) for name in chips_in(options.chip)]
-    chip = chips[-1]
-    if len(chips) > 1 and (options.ablate or options.compare):
-        raise UsageError("--chip: --ablate and --compare need a single chip, not a range")
-    settings = _settings(options)
-    if "c" in options.emit and chip.usable_count > 1 and settings.cores != 1:
-        raise UsageError("--emit c: the C driver supports one core; add --cores 1")
-    form = parse_form(options.normalise, options.layout)
-    for path in (options.calibrate, options.verify):  # a large model takes seconds to read
-        if path is not None and path.suffix.lower() != ".json":
-            require_samples(path)
+    request, listener = _request(options), common.listener(options)
     clock, begin = Clock(partial(_say_stage, options)), time.monotonic()
     with clock.running():
         with stage("read"):
-            model = _open(options, form)
-        speed = (chip.host or ChipHost()).operations
-        rows = explain(model, settings, speed) if options.explain or options.explain_only else []
+            model = open_requested(request, listener, ["compare"] * options.compare)
+        asked = options.explain or options.explain_only
+        rows = explained(request, model) if asked else []
         if options.explain_only:
             terminal.emit(
                 options, explain_json(rows), compile_tables.explain_tables(rows, str(options.model))
@@ -141,24 +118,23 @@ def _run(options: argparse.Namespace) -> int:
         if rows and not options.json:
             terminal.emit(options, {}, compile_tables.explain_tables(rows, str(options.model)))
         with stage("read"):
-            samples, test = _samples(options, model, settings, form)
-        if options.compare and samples is not None:
-            found = compare_settings(model, samples, settings, test)
+            inputs = inputs_of(request, model, listener)
+        if options.compare and inputs.samples is not None:
+            found = compare_settings(model, inputs.samples, request.settings, inputs.test)
             return compile_tables.compare(options, found)
         if options.ablate:
-            assert chip.npu is not None
-            target = Target(chip, chip.npu, settings)
-            compile_kernels_for(options, target)
-            compiling = partial(compile_model, model, target.shape, samples, test=test, chip=chip)
+            target = target_of(request, request.chips[-1])
+            works = works_of_target(target)
+            common.compile_kernels(options, *works, *["cores/frames"] * (works != ["cores"]))
+            compiling = partial(
+                compile_model, model, target.shape, inputs.samples, test=inputs.test,
+                chip=target.chip,
+            )  # fmt: skip
             return compile_tables.ablate(options, compiling, target)
-        command = ["mapper", *options.arguments]
-        seen = _seen(samples) if _seen(samples) is not None else _seen(test)
-        origin = Origin(options.model, form.to_json(), _count(samples), command, seen, model.data)
-        dumps = Dumps(rows, options.keep_graphs, options.emit)
+        task = CompileTask(request, inputs, rows, clock, listener)
         with output_folder(options.output, options.force) as work:
-            job = CompileTask(CompileInputs(model, samples, test), settings, origin, dumps, clock)
-            outcome, report = compile_into(options, job, chips, work.folder)
-    catalogue_compilation(options, report, time.monotonic() - begin)
+            outcome, report = compile_into(task, work.folder)
+    _add_to_catalogue(options, report, time.monotonic() - begin)
     terminal.emit(
         options, report, compile_tables.result_tables(options, outcome, report["judge"]),
         compile_tables.result_summary(options, report),
@@ -166,162 +142,60 @@ def _run(options: argparse.Namespace) -> int:
     return compile_tables.limits_code(options, outcome)
 
 
-def _chip(options: argparse.Namespace, name: str) -> Chip:
-    """Return a chip of --chip with the NPU of its cores."""
-    from chipsim.chip.npu_shape import NPU_SHAPES
-    from mapper.errors import MapperError, UsageError
+def _request(options: argparse.Namespace) -> CompileRequest:
+    """Return the compilation that the command line requests, with valid options."""
+    from mapper.compiler.request import (
+        CompileRequest,
+        RequestedOutputs,
+        RequestedSamples,
+        input_shapes,
+    )
+    from mapper.errors import UsageError
+    from mapper.inputs.chip_sizes import chips_in, with_npu
+    from storage.samples import parse_form
 
-    chip, presets = common.named_chip(name), ", ".join(NPU_SHAPES)
-    if options.npu is not None:
-        if options.npu not in NPU_SHAPES:
-            raise UsageError(f"--npu {options.npu!r} is not known; give one of {presets}")
-        chip = replace(chip, npu=NPU_SHAPES[options.npu])
-    if chip.npu is None:
-        raise MapperError(
-            f"chip {chip.name}: its cores have no NPU; give a size such as "
-            f"{chip.width}x{chip.height}, whose cores have the NPU {next(iter(NPU_SHAPES))}, a "
-            f"chip file with a table [npu], or --npu with one of {presets}"
-        )
-    return chip
+    chips = [with_npu(common.named_chip(name), options.npu) for name in chips_in(options.chip)]
+    if len(chips) > 1 and (options.ablate or options.compare):
+        raise UsageError("--chip: --ablate and --compare need a single chip, not a range")
+    settings = _settings(options)
+    form = parse_form(options.normalise, options.layout)
+    request = CompileRequest(
+        options.model, chips, settings,
+        RequestedSamples(options.calibrate, options.verify, options.samples, form),
+        RequestedOutputs(
+            options.keep_going, options.keep_graphs, options.emit, ["mapper", *options.arguments]
+        ),
+        input_shapes(options.input_shape), options.memory, compile_options.of_floats(options),
+        cache_of(options),
+    )  # fmt: skip
+    request.require_sound()
+    return request
 
 
 def _settings(options: argparse.Namespace) -> CompileSettings:
-    from mapper.compiler.settings import CompileSettings
-    from mapper.compiler.transforms.switches import SWITCHES
+    from mapper.compiler.request import SETTINGS, settings_of
 
-    named = (
-        "scheme", "method", "headroom", "max_loss", "min_signal", "rounding", "zero_point",
-        "bits", "bias", "dual", "first_tile", "pack", "pack_chunk", "padding", "few_channels",
-        "cores", "objective", "effort", "time_limit",
-    )  # fmt: skip
-    return CompileSettings(
-        **{name: getattr(options, name) for name in named},
-        per=_per(options.per),
-        samples=options.samples or compile_options.SAMPLES,
+    return settings_of(
+        {name: getattr(options, name) for name in SETTINGS},
+        per=options.per,
+        samples=options.samples,
         keep=tuple(filter(None, options.keep.split(","))),
-        bias_correction="bias-correction" not in options.disable,
-        reuse="reuse" not in options.disable,
-        off=tuple(name for name in options.disable if name in SWITCHES),
-        **options.baseline,
+        disable=options.disable,
+        baseline=options.baseline,
     )
 
 
-def _per(text: str | None) -> Literal["tensor", "channel"]:
-    """Return what shares a scale of weights; raise `UsageError` for spiking models' words."""
-    from mapper.errors import UsageError
+def _add_to_catalogue(options: argparse.Namespace, report: dict[str, Any], seconds: float) -> None:
+    """Add a compiled model to the catalogue."""
+    from mapper.cache.catalogue import Catalogue
 
-    if text in ("neuron", "population"):
-        raise UsageError(f"--per {text}: applies to spiking models (.nir); give tensor or channel")
-    return "tensor" if text == "tensor" else "channel"
-
-
-def _open(options: argparse.Namespace, form: SampleForm) -> Model:
-    """Return the model; report options without effect on it.
-
-    With samples, floating-point parts of a quantised model are quantised as well.
-    """
-    from mapper.compiler.model import open_model
-    from mapper.errors import UsageError
-
-    shapes = _shapes(options)
-    model = open_model(options.model, shapes, memory=options.memory)
-    by_samples = model.guessed and options.calibrate is not None
-    if by_samples and options.calibrate.suffix.lower() != ".json":
-        samples = _read(options, options.calibrate, model, form, options.samples)
-        signed = bool(samples.x.min(initial=0) < 0)
-        model = open_model(options.model, shapes, signed, options.memory)
-    elif options.calibrate is not None:
-        model = model.to_calibrate()
-    elif model.build_in_part is not None:
-        terminal.say(options, "note: floating-point parts of the model run on the host; add "
-                            "samples with --calibrate to run them on the cores")  # fmt: skip
-    if not model.quantised:
-        return model
-    for name in ("calibrate", "compare", "verify"):
-        if getattr(options, name) and not (by_samples and name == "calibrate"):
-            raise UsageError(
-                f"{options.model}: is quantised already, and keeps its scales; omit --{name}"
-            )
-    if given := compile_options.of_floats(options):
-        terminal.say(options, "note: the model is quantised already, and keeps its scales; no "
-                            f"effect: {', '.join(given)}")  # fmt: skip
-    return model
-
-
-def _shapes(options: argparse.Namespace) -> dict[str, tuple[int, ...]]:
-    """Return the sizes of inputs by name; raise `UsageError` for a duplicate."""
-    from mapper.errors import UsageError
-
-    found: dict[str, tuple[int, ...]] = {}
-    for name, sizes in options.input_shape:
-        if name in found or (found and "" in (name, *found)):
-            raise UsageError("--input-shape: duplicate input; give each input once")
-        found[name] = sizes
-    return found
-
-
-def _samples(
-    options: argparse.Namespace, model: Model, settings: CompileSettings, form: SampleForm
-) -> tuple[SampleArrays | RangesFile | None, SampleArrays | None]:
-    """Return calibration samples or ranges, and test samples.
-
-    Both are None for a quantised model; test samples are None without --verify.
-    """
-    from mapper.compiler.calibration import pixel_samples
-    from mapper.compiler.quantisation.ranges import open_ranges
-    from mapper.errors import UsageError
-
-    if model.quantised:
-        return None, None
-    found: SampleArrays | RangesFile
-    ranges = options.calibrate is not None and options.calibrate.suffix.lower() == ".json"
-    if options.samples is not None and (ranges or options.calibrate is None):
-        raise UsageError("--samples: needs calibration samples; add --calibrate DATA")
-    if options.calibrate is None:
-        found = pixel_samples(model, settings)
-        for note in found.notes:
-            terminal.say(options, f"note: {note}")
-    elif ranges:
-        found = open_ranges(options.calibrate, options.model)
-    else:
-        found = _read(options, options.calibrate, model, form, options.samples, settings.samples)
-    test = None if options.verify is None else _read(options, options.verify, model, form)
-    return found, test
-
-
-def _read(
-    options: argparse.Namespace, path: Path, model: Model, form: SampleForm,
-    asked: int | None = None, most: int | None = None,
-) -> SampleArrays:  # fmt: skip
-    """Return the first samples of a file, or all; print the notes on them."""
-    from storage.budget import declared_bytes, require_room
-    from storage.samples import SampleArrays, open_samples
-
-    shape, last = model.view.shape[1:], model.view.order[-1] == 3
-    with open_samples(path, shape, form, asked, channels_last=last, name=model.name) as found:
-        count = len(found) if most is None else min(len(found), most)
-        labels = None if found.labels is None else found.labels[:count]
-        for note in found.notes:
-            terminal.say(options, f"note: {note}")
-        size = declared_bytes((count, *shape), SAMPLE_BYTES)
-        require_room(f"{path}: the array of {count:,} samples", size, common.memory_of(options))
-        return SampleArrays(found.read(0, count), labels, found.notes)
-
-
-def _count(samples: SampleArrays | RangesFile | None) -> int:
-    """Return the number of calibration samples."""
-    from mapper.compiler.quantisation.ranges import RangesFile
-
-    if samples is None:
-        return 0
-    return samples.samples if isinstance(samples, RangesFile) else len(samples.x)
-
-
-def _seen(samples: SampleArrays | RangesFile | None) -> NDArray[np.float32] | None:
-    """Return the inputs of samples, None for ranges."""
-    from mapper.compiler.quantisation.ranges import RangesFile
-
-    return None if samples is None or isinstance(samples, RangesFile) else samples.x
+    figures = {"cycles": report["cycles"], "signal_db": report["signal_db"]}
+    if report["kept"] is not None:
+        figures["loss"] = report["attempts"][report["kept"]]["loss"]
+    settings = {"npu": report["npu"], **report["settings"]}
+    Catalogue.of_user().add(
+        "compile", options.model, options.output, report["chip"]["name"], settings, figures, seconds
+    )
 
 
 def _say_stage(options: argparse.Namespace, name: str, seconds: float) -> None:

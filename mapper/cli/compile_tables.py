@@ -23,7 +23,7 @@ from mapper.compiler.explain import NodeRow
 from mapper.compiler.outcome import CompileOutcome
 from mapper.compiler.quantisation.verify import Compared
 from mapper.compiler.settings import CompileSettings
-from mapper.errors import BEYOND_LIMITS, CheckFailedError
+from mapper.errors import BEYOND_LIMITS
 from mapper.reporting.make import PAGE
 from mapper.results.output_folder import writing_into
 from mapper.results.summary import GAP, Row, next_steps, summary
@@ -121,31 +121,15 @@ def _keep_rows(options: argparse.Namespace, name: str, rows: list[dict[str, Any]
             terminal.say(options, f"note: table added to the report page of {options.output}")
 
 
-def require_limits(options: argparse.Namespace, outcome: CompileOutcome) -> None:
-    """Raise `CheckFailedError` if the best attempt misses a limit, unless --keep-going keeps it."""
-    if not outcome.missed or options.keep_going:
-        return
-    many = outcome.attempts
-    raise CheckFailedError(
-        f"{options.model}: {_missed(outcome)} (the best of {many} "
-        f"attempt{'s' * (many != 1)}); change --min-signal or --max-loss, or keep the result with "
-        "--keep-going"
-    )
-
-
 def limits_code(options: argparse.Namespace, outcome: CompileOutcome) -> int:
     """Return the exit code of a written result; report limits that it misses on stderr."""
     if not outcome.missed:
         return 0
+    missed = " and ".join(outcome.missed)
     terminal.complain(
-        f"mapper compile: {options.model}: {_missed(outcome)}; {options.output} is kept with "
-        "--keep-going"
+        f"mapper compile: {options.model}: {missed}; {options.output} is kept with --keep-going"
     )
     return BEYOND_LIMITS
-
-
-def _missed(outcome: CompileOutcome) -> str:
-    return " and ".join(outcome.missed)
 
 
 def judge_table(found: Judgement) -> Table:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from mapper.cache.cache import OFF, Cache
+from mapper.compiler.artifacts.kept_folder import keep_folder, kept_folder
 from mapper.compiler.caching import CompileInputs, kept_ranges, kept_trials
 from mapper.compiler.ir.node import Node
 from mapper.compiler.ir.tensor import Tensor
-from mapper.compiler.kept_folder import keep_folder, kept_folder
 from mapper.compiler.model import Model
 from mapper.compiler.outcome import CompileOutcome
 from mapper.compiler.quantisation.ranges import Range

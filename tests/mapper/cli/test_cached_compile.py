@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapper.cli import compile_job
+from mapper.compiler import job
 from mapper.compiler.multicore import search
 from mapper.errors import BEYOND_LIMITS
 from tests.mapper.cli.residual_net import save_residual_net
@@ -55,7 +55,7 @@ def test_the_same_folder_with_and_without(
 ) -> None:
     without, first = compile_("without", "--no-cache"), compile_("first")
     with monkeypatch.context() as patch:
-        patch.setattr(compile_job, "compile_model", refuse)
+        patch.setattr(job, "compile_model", refuse)
         again = compile_("again")
     assert [one.code for one in (without, first, again)] == [0, 0, 0], again.err
     assert contents("first") == contents("without")
@@ -66,7 +66,7 @@ def test_the_same_folder_with_and_without(
     assert report["command"][-1] == "again"
     assert "instructions" not in report["seconds"]
     with monkeypatch.context() as patch:
-        patch.setattr(compile_job, "compile_model", refuse)
+        patch.setattr(job, "compile_model", refuse)
         for other in (("--no-cache",), ("--bits", "8"), ("--samples", "9"), ("--explain",)):
             with pytest.raises(AssertionError, match="in the cache"):
                 compile_("other", *other)
@@ -93,7 +93,7 @@ def test_a_kept_result_that_misses_limits(
     beyond = ("--min-signal", "200")
     assert compile_("kept", *beyond, "--keep-going").code == BEYOND_LIMITS
     refused = compile_("refused", *beyond, "--no-cache")
-    monkeypatch.setattr(compile_job, "compile_model", refuse)
+    monkeypatch.setattr(job, "compile_model", refuse)
     assert compile_("kept", *beyond, "--keep-going", "--force").code == BEYOND_LIMITS
     again = compile_("again", *beyond)
     assert (again.code, again.err.replace("again", "refused")) == (refused.code, refused.err)
@@ -106,7 +106,7 @@ def test_results_of_a_limited_time_are_not_kept(
     compile_: Compile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert compile_("out", "--time-limit", "1000").code == 0
-    monkeypatch.setattr(compile_job, "compile_model", refuse)
+    monkeypatch.setattr(job, "compile_model", refuse)
     with pytest.raises(AssertionError, match="in the cache"):
         compile_("out", "--time-limit", "1000", "--force")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mapper.cli.chip_sizes import chips_in
 from mapper.errors import UsageError
+from mapper.inputs.chip_sizes import chips_in
 
 
 @pytest.mark.parametrize(("text", "names"), [

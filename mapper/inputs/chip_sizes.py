@@ -1,4 +1,6 @@
-"""A range of chips in --chip, from FIRST to LAST: the smallest one that a model fits is used.
+"""Chips of a compilation: their NPUs, and ranges of sizes in --chip.
+
+FIRST..LAST is a range, of which the smallest chip that a model fits is used.
 
 From size to size the shorter side doubles: 4x4..16x16 is 4x4, 8x4, 8x8, 16x8, 16x16.
 """
@@ -6,8 +8,11 @@ From size to size the shorter side doubles: 4x4..16x16 is 4x4, 8x4, 8x8, 16x8, 1
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from mapper.errors import UsageError
+from chipsim.chip.model import Chip
+from chipsim.chip.npu_shape import NPU_SHAPES
+from mapper.errors import MapperError, UsageError
 
 RANGE = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})\.\.([1-9]\d{0,3})x([1-9]\d{0,3})")
 
@@ -34,3 +39,23 @@ def chips_in(text: str) -> list[str]:
             height = min(2 * height, last_height)
         sizes.append((width, height))
     return [f"{width}x{height}" for width, height in sizes]
+
+
+def with_npu(chip: Chip, npu: str | None) -> Chip:
+    """Return a chip whose cores have an NPU.
+
+    npu : name of a preset, None for the NPU of the chip
+    Raises `UsageError` for an unknown name, `MapperError` for a chip without NPU.
+    """
+    presets = ", ".join(NPU_SHAPES)
+    if npu is not None:
+        if npu not in NPU_SHAPES:
+            raise UsageError(f"--npu {npu!r} is not known; give one of {presets}")
+        chip = replace(chip, npu=NPU_SHAPES[npu])
+    if chip.npu is None:
+        raise MapperError(
+            f"chip {chip.name}: its cores have no NPU; give a size such as "
+            f"{chip.width}x{chip.height}, whose cores have the NPU {next(iter(NPU_SHAPES))}, a "
+            f"chip file with a table [npu], or --npu with one of {presets}"
+        )
+    return chip
