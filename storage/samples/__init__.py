@@ -9,11 +9,12 @@
         first = samples.read(0, 100)  # float32, shape (100, 3, 32, 32)
 
 A file is `.npz` (array x, and y for labels), `.npy`, `.csv` (label, then pixels), or a folder of
-images.
+images; `SampleTable` is the same in memory.
 """
 
 from __future__ import annotations
 
+from storage.samples.arrays import SampleTable
 from storage.samples.form import LAYOUTS, Layout, Normalisation, SampleForm, parse_form
 from storage.samples.samples import (
     SampleArrays,
@@ -29,6 +30,7 @@ __all__ = [
     "Normalisation",
     "SampleArrays",
     "SampleForm",
+    "SampleTable",
     "Samples",
     "open_samples",
     "parse_form",

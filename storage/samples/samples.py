@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from storage.closing import Closing
 from storage.errors import BadInputError
 from storage.files import require_file
+from storage.samples.arrays import ArraySource, SampleTable, require_arrays
 from storage.samples.form import InputShape, SampleForm, arrangement, sizes
 from storage.samples.images import ImageSource
 from storage.samples.sources import (
@@ -112,7 +113,7 @@ class Samples(Closing):
 
 
 def open_samples(
-    path: Path,
+    source: Path | SampleTable,
     shape: tuple[int, ...],
     form: SampleForm,
     limit: int | None = None,
@@ -120,7 +121,8 @@ def open_samples(
     channels_last: bool = False,
     name: str | None = None,
 ) -> Samples:
-    """Open samples in a `.npz`, `.npy` or `.csv` file, or a folder of images; close after use.
+    """Open samples in a `.npz`, `.npy` or `.csv` file, a folder of images, or arrays; close after
+    use.
 
     shape : of the model's input, without its batch axis
     limit : number of samples to read, from the first
@@ -129,21 +131,24 @@ def open_samples(
     Raises `BadInputError` with the faulty file or sample in one line.
     """
     if limit is not None and limit < 1:
-        raise BadInputError(f"{path}: the number of samples is {limit}; it must be at least 1")
+        raise BadInputError(f"{source}: the number of samples is {limit}; it must be at least 1")
     taken = InputShape(tuple(int(size) for size in shape), channels_last)
-    source = _source(path, taken, name)
+    opened = _source(source, taken, name)
     try:
-        return Samples(source, taken, form, limit)
+        return Samples(opened, taken, form, limit)
     except BaseException:
-        source.close()
+        opened.close()
         raise
 
 
-def require_samples(path: Path) -> None:
+def require_samples(path: Path | SampleTable) -> None:
     """Raise `BadInputError` if a file cannot hold samples, judged by its name and headers.
 
     Takes milliseconds: call it before reading a model or compiling kernels.
     """
+    if isinstance(path, SampleTable):
+        require_arrays(path)
+        return
     if path.is_dir():
         return
     kind = _kind(path)
@@ -167,7 +172,7 @@ class SampleArrays(NamedTuple):
 
 
 def read_samples(
-    path: Path,
+    source: Path | SampleTable,
     shape: tuple[int, ...],
     form: SampleForm,
     limit: int | None = None,
@@ -175,12 +180,14 @@ def read_samples(
     channels_last: bool = False,
 ) -> SampleArrays:
     """Read all samples of `open_samples` with the same arguments into memory."""
-    with open_samples(path, shape, form, limit, channels_last=channels_last) as samples:
+    with open_samples(source, shape, form, limit, channels_last=channels_last) as samples:
         x = samples.read(0, len(samples))
         return SampleArrays(x, samples.labels, samples.notes)
 
 
-def _source(path: Path, taken: InputShape, name: str | None) -> SampleSource:
+def _source(path: Path | SampleTable, taken: InputShape, name: str | None) -> SampleSource:
+    if isinstance(path, SampleTable):
+        return ArraySource(path, name)
     if path.is_dir():
         return ImageSource(path, taken)
     kind = _kind(path)

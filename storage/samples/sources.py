@@ -7,6 +7,7 @@ import mmap
 import os
 import zipfile
 from abc import abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,16 +29,16 @@ SKIPPED = 1 << 22  # bytes decompressed at a time when skipping to a sample
 
 
 class SampleSource(Closing):
-    """Samples in a file.
+    """Samples in a file, or in memory.
 
-    where : the file, for messages
+    where : the file, or the name of the samples in memory, for messages
     shape : of one sample
     labels : of all samples, or None
     notes : unused content, for the user
     """
 
-    def __init__(self, path: Path) -> None:
-        self.where = str(path)
+    def __init__(self, where: Path | str) -> None:
+        self.where = str(where)
         self.count = 0
         self.shape: tuple[int, ...] = ()
         self.labels: Labels | None = None
@@ -46,6 +47,40 @@ class SampleSource(Closing):
     @abstractmethod
     def read(self, first: int, count: int) -> NDArray[Any]:
         """Return samples first .. first + count - 1, shape (count, *shape)."""
+
+    def _choose(self, names: Sequence[str], wanted: str | None) -> str:
+        """Return which of several arrays has the samples; note the others except the labels `y`.
+
+        wanted : name of the model's input
+        """
+        others = [name for name in names if name != "y"]
+        found = next((name for name in (wanted, "x") if name in names), None)
+        if found is None and len(others) == 1:
+            (found,) = others
+        if found is None:
+            given = ", ".join(sorted(names)[:8]) or "nothing"
+            of_model = "" if wanted in (None, "x") else f", or as {wanted}"
+            raise BadInputError(
+                f"{self.where}: has only arrays {given}; save the samples as x{of_model}, and "
+                "labels as y"
+            )
+        left_out = sorted(set(names) - {found, "y"})
+        if left_out:
+            self.notes.append(f"{self.where}: arrays {', '.join(left_out[:8])} are not used")
+        return found
+
+    def _require_labels(self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None:
+        """Raise `BadInputError` if an array cannot be the labels of the samples `name`."""
+        if dtype.kind in REAL and shape in ((self.count,), (self.count, 1)):
+            return
+        if len(shape) in (1, 2) and shape[1:] in ((), (1,)) and dtype.kind in REAL:
+            raise BadInputError(
+                f"{self.where}: {name} has {self.count} samples, but y has {shape[0]} labels"
+            )
+        raise BadInputError(
+            f"{self.where}: y has shape {sizes(shape)} of {dtype}; labels must be one whole "
+            "number per sample"
+        )
 
     def _describe(self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None:
         _require_real(dtype, name)
@@ -118,20 +153,7 @@ class NpzSource(SampleSource):
     def _open(self, path: Path) -> None:
         self._archive = zipfile.ZipFile(self._file)
         names = [name.removesuffix(".npy") for name in self._archive.namelist()]
-        others = [name for name in names if name != "y"]
-        found = next((name for name in (self._name, "x") if name in names), None)
-        if found is None and len(others) == 1:
-            (found,) = others
-        if found is None:
-            given = ", ".join(sorted(names)[:8]) or "nothing"
-            of_model = "" if self._name in (None, "x") else f", or as {self._name}"
-            raise BadInputError(
-                f"{path}: has only arrays {given}; save the samples as x{of_model}, and labels as y"
-            )
-        self._name = found
-        left_out = sorted(set(names) - {found, "y"})
-        if left_out:
-            self.notes.append(f"{path}: arrays {', '.join(left_out[:8])} are not used")
+        self._name = found = self._choose(names, self._name)
         shape, self._turned, self._type = self._rewind()
         self._describe(shape, self._type, f"{path}: {found}")
         if "y" in names:
@@ -148,16 +170,7 @@ class NpzSource(SampleSource):
 
     def _labels(self, member: Any) -> Labels:
         shape, _, dtype = array_header(member, self._archive.getinfo("y.npy").file_size, "y")
-        if dtype.kind not in REAL or shape not in ((self.count,), (self.count, 1)):
-            if len(shape) in (1, 2) and shape[1:] in ((), (1,)) and dtype.kind in REAL:
-                raise BadInputError(
-                    f"{self.where}: {self._name} has {self.count} samples, but y has "
-                    f"{shape[0]} labels"
-                )
-            raise BadInputError(
-                f"{self.where}: y has shape {sizes(shape)} of {dtype}; labels must be one whole "
-                "number per sample"
-            )
+        self._require_labels(shape, dtype, str(self._name))
         values = np.frombuffer(member.read(self.count * dtype.itemsize), dtype)
         return whole_labels(values, self.where)
 
@@ -200,10 +213,18 @@ def require_numbers(path: Path) -> None:
         for name in archive.namelist():
             with archive.open(name) as member:
                 kinds[name.removesuffix(".npy")] = _type(member)
-    kinds.pop("y", None)
+    require_some_real(kinds, str(path))
+
+
+def require_some_real(kinds: dict[str, np.dtype[Any] | None], where: str) -> None:
+    """Raise `BadInputError` if no array other than y holds real numbers.
+
+    kinds : number types by name, None if unknown
+    """
+    kinds = {name: kind for name, kind in kinds.items() if name != "y"}
     if kinds and all(kind is not None and kind.kind not in REAL for kind in kinds.values()):
         name = "x" if "x" in kinds else next(iter(kinds))
-        _require_real(kinds[name], f"{path}: {name}")
+        _require_real(kinds[name], f"{where}: {name}")
 
 
 def _require_real(dtype: np.dtype[Any] | None, name: str) -> None:

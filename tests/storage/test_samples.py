@@ -17,6 +17,7 @@ from storage.errors import BadInputError
 from storage.samples import (
     Normalisation,
     SampleForm,
+    SampleTable,
     open_samples,
     parse_form,
     read_samples,
@@ -33,8 +34,10 @@ def maps() -> np.ndarray:
     return np.random.default_rng(1).normal(0, 1, (7, 3, 4, 5)).astype(np.float32)
 
 
-def written(path: Path, x: np.ndarray, labels: np.ndarray | None = None) -> Path:
-    """Write a file of the kind given by its extension."""
+def written(path: Path, x: np.ndarray, labels: np.ndarray | None = None) -> Path | SampleTable:
+    """Write a file of the kind given by its extension; `.memory` keeps the arrays in memory."""
+    if path.suffix == ".memory":
+        return SampleTable(str(path), {"x": x, **({} if labels is None else {"y": labels})})
     if path.suffix == ".npy":
         np.save(path, x)
     elif path.suffix == ".npz":
@@ -47,7 +50,7 @@ def written(path: Path, x: np.ndarray, labels: np.ndarray | None = None) -> Path
     return path
 
 
-@pytest.mark.parametrize("kind", ["npy", "npz", "csv"])
+@pytest.mark.parametrize("kind", ["npy", "npz", "csv", "memory"])
 def test_all_kinds_of_files_give_equal_samples(tmp_path: Path, maps: np.ndarray, kind: str) -> None:
     labels = np.arange(7)
     path = written(tmp_path / f"some.{kind}", maps, labels)
@@ -224,7 +227,9 @@ def test_bad_forms(tmp_path: Path, maps: np.ndarray) -> None:
 # -- bad input -------------------------------------------------------------------------------------
 
 
-def refusal(path: Path, shape: tuple[int, ...] = (3, 4, 5), form: SampleForm = PLAIN) -> str:
+def refusal(
+    path: Path | SampleTable, shape: tuple[int, ...] = (3, 4, 5), form: SampleForm = PLAIN
+) -> str:
     with pytest.raises(BadInputError) as error:
         read_samples(path, shape, form)
     assert str(path.name) in str(error.value)
@@ -232,7 +237,7 @@ def refusal(path: Path, shape: tuple[int, ...] = (3, 4, 5), form: SampleForm = P
     return str(error.value)
 
 
-@pytest.mark.parametrize("kind", ["npy", "npz", "csv"])
+@pytest.mark.parametrize("kind", ["npy", "npz", "csv", "memory"])
 def test_error_names_both_sizes(tmp_path: Path, maps: np.ndarray, kind: str) -> None:
     path = written(tmp_path / f"a.{kind}", maps, np.arange(7))
     given = "60" if kind == "csv" else "3x4x5"
@@ -249,7 +254,7 @@ def test_error_suggests_the_other_layout(tmp_path: Path, maps: np.ndarray) -> No
     assert "the model needs 4x5x3 in this layout; give layout nchw" in said
 
 
-@pytest.mark.parametrize("kind", ["npy", "npz", "csv"])
+@pytest.mark.parametrize("kind", ["npy", "npz", "csv", "memory"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_error_names_the_sample_that_is_not_finite(
     tmp_path: Path, maps: np.ndarray, kind: str, value: float
@@ -265,7 +270,7 @@ def test_numbers_too_large_for_float32(tmp_path: Path) -> None:
     assert "sample 1 (of 0 to 1) contains NaN or infinite" in refusal(path, (1,))
 
 
-@pytest.mark.parametrize("kind", ["npy", "npz", "csv"])
+@pytest.mark.parametrize("kind", ["npy", "npz", "csv", "memory"])
 def test_samples_of_zeros_and_no_samples(tmp_path: Path, kind: str) -> None:
     path = written(tmp_path / f"zero.{kind}", np.zeros((200, 60)), np.arange(200))
     assert "all 200 samples are zero" in refusal(path)
@@ -312,16 +317,22 @@ def test_error_lists_arrays_if_x_is_missing(tmp_path: Path, maps: np.ndarray) ->
     ],
 )
 def test_bad_labels(tmp_path: Path, maps: np.ndarray, labels: np.ndarray, says: str) -> None:
-    assert says in refusal(written(tmp_path / "a.npz", maps, labels))
+    for kind in ("npz", "memory"):
+        assert says in refusal(written(tmp_path / f"a.{kind}", maps, labels))
 
 
-@pytest.mark.parametrize("kind", ["npy", "npz"])
+@pytest.mark.parametrize("kind", ["npy", "npz", "memory"])
 @pytest.mark.parametrize("value", [1j, "a", None, np.datetime64("2020")])
 def test_arrays_without_numbers(tmp_path: Path, kind: str, value: Any) -> None:
     path = written(tmp_path / f"a.{kind}", np.array([[value] * 60]))
     assert "save real numbers, such as float32" in refusal(path)
     with pytest.raises(BadInputError, match="save real numbers"):
         require_samples(path)
+
+
+def test_ragged_lists_are_no_array() -> None:
+    table = SampleTable("calibrate", {"x": [[1, 2], [3]]})
+    assert "calibrate: x is not an array" in refusal(table, (2,))
 
 
 def test_only_headers_are_read(tmp_path: Path, maps: np.ndarray) -> None:
