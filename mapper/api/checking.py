@@ -25,7 +25,7 @@ from mapper.api.arguments import (
     source_of,
 )
 from mapper.errors import MapperError, UsageError, as_argument_errors, shown
-from mapper.inputs.listener import KeepingListener
+from mapper.inputs.listener import NotesListener
 
 if TYPE_CHECKING:
     from mapper.api.network import Network
@@ -99,7 +99,7 @@ def check(
             settings_of(preset, 0, threads, memory, changes), constraints_of(constraints),
             split_neurons,
         )  # fmt: skip
-        return examine(request, KeepingListener())
+        return examine(request, NotesListener())
 
 
 def score(
@@ -148,7 +148,7 @@ def score(
         path = source.network if isinstance(source.network, Path) else Path("network")
         return measure(
             ScoreRequest(source, path, file, core_limits(chip, limits), effort_of(threads, memory)),
-            KeepingListener(),
+            NotesListener(),
         )
 
 
@@ -212,4 +212,4 @@ def verify(
     effort = effort_of(threads, memory)
     moved = None if network is None else path_of_network(network, "network")
     with as_argument_errors(), memory_budget(effort.memory), path_of_source(path) as found:
-        return verify_path(VerifyRequest(found, moved, effort.threads), KeepingListener())
+        return verify_path(VerifyRequest(found, moved, effort.threads), NotesListener())

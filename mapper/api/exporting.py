@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mapper.api.arguments import effort_of, path_of_network, path_of_source
 from mapper.errors import UsageError, as_argument_errors
-from mapper.inputs.listener import KeepingListener
+from mapper.inputs.listener import NotesListener
 
 if TYPE_CHECKING:
     from mapper.api.network import Network
@@ -70,7 +70,7 @@ def export(
         if name not in known:
             raise UsageError(f"{name} is not an option of a format; there are {', '.join(known)}")
     moved = None if network is None else path_of_network(network, "network")
-    effort, listener = effort_of(threads, memory), KeepingListener()
+    effort, listener = effort_of(threads, memory), NotesListener()
     with as_argument_errors(), memory_budget(effort.memory), path_of_source(source) as found:
         facts = write(ExportRequest(found, Path(path), format, options, moved, effort), listener)
     chosen = facts.get("format") or choose_exporter(Path(path), format).name

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from mapper.api.arguments import Reading, check_arguments, effort_of, source_of
 from mapper.errors import MapperError, UsageError, as_argument_errors, shown
-from mapper.inputs.listener import KeepingListener
+from mapper.inputs.listener import NotesListener
 from mapper.monitoring.callbacks import OnProgress, ignore
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def import_network(
         reading = Reading(neurons, sizes, rates, rates_duration, columns, weights_are)
         given = source_of(source, reading)
         extra = {"nodes": None if nodes is None else Path(nodes)}
-        listener = KeepingListener(progress or ignore)
+        listener = NotesListener(progress or ignore)
         request = ImportRequest(given, effort_of(threads, memory), format, extra)
         return _written(
             path, listener, lambda target: write_network(request, target, listener, files)
@@ -183,7 +183,7 @@ def generate(
             raise UsageError(f"{kind} needs the setting {name}")
     if draws is not None and draws not in VERSIONS:
         raise UsageError(f"draws is {shown(draws)}; give {' or '.join(map(str, VERSIONS))}")
-    listener = KeepingListener(progress or ignore)
+    listener = NotesListener(progress or ignore)
     effort = effort_of(threads, memory)
     budget = effort.memory if memory is not None else min(effort.memory, MEMORY)
     with as_argument_errors():
@@ -207,7 +207,7 @@ def generate(
 
 
 def _written(
-    path: str | os.PathLike[str] | None, listener: KeepingListener, write: Callable[[Path], object]
+    path: str | os.PathLike[str] | None, listener: NotesListener, write: Callable[[Path], object]
 ) -> Network:
     """Write a network to a path, or to a temporary file, and return it."""
     from mapper.api.network import NAME, Network, temporary

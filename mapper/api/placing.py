@@ -19,7 +19,7 @@ from mapper.api.arguments import (
     source_of,
 )
 from mapper.errors import UsageError, as_argument_errors, shown
-from mapper.inputs.listener import KeepingListener
+from mapper.inputs.listener import NotesListener
 from mapper.monitoring.callbacks import OnProgress, ignore
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def place(
             raise UsageError(f"time_limit is {time_limit}; give seconds above 0")
         if preset == "classic":
             raise UsageError("time_limit: not with preset classic; give force_iterations")
-    listener, stop = KeepingListener(progress or ignore), Stop(GRACE)
+    listener, stop = NotesListener(progress or ignore), Stop(GRACE)
     with as_argument_errors(), ExitStack() as stack:
         limits = CoreLimits(neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core)
         cores = core_limits(chip, limits)

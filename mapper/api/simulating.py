@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mapper.api.arguments import check_arguments, effort_of, path_of_network, path_of_source
 from mapper.errors import UsageError, as_argument_errors, shown
-from mapper.inputs.listener import KeepingListener
+from mapper.inputs.listener import NotesListener
 from mapper.monitoring.callbacks import OnProgress, ignore
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def simulate(
                 raise UsageError(f"{name}: needs input spikes; give spikes")
     elif save is None and not isinstance(mapping, str | os.PathLike):
         raise UsageError("save: give a file for the output spikes, as the mapping has no folder")
-    listener, effort = KeepingListener(progress or ignore), effort_of(threads, memory)
+    listener, effort = NotesListener(progress or ignore), effort_of(threads, memory)
     moved = None if network is None else path_of_network(network, "network")
     with as_argument_errors(), path_of_source(mapping) as folder:
         report = read_report(folder)  # fail for other folders before locking
@@ -206,4 +206,4 @@ def report(
         if page is None and other is None and not isinstance(folder, str | os.PathLike):
             page = Path(PAGE)
         request = ReportRequest(folders, page, moved, effort_of(threads, memory))
-        return write_report(request, KeepingListener()).path
+        return write_report(request, NotesListener()).path

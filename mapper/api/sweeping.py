@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mapper.api.arguments import check_arguments, memory_of
 from mapper.errors import UsageError, as_argument_errors, shown
-from mapper.inputs.listener import KeepingListener, Listener, ProgressListener
+from mapper.inputs.listener import NotesListener, Listener, ProgressListener
 from mapper.monitoring.callbacks import OnProgress, ignore
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def sweep(
     check_arguments(threads=threads, memory=memory, progress=progress, workers=workers)
     if keep not in ("all", "best"):
         raise UsageError(f'keep is {shown(keep)}; give "all" or "best"')
-    listener, folder = KeepingListener(progress or ignore), Path(output)
+    listener, folder = NotesListener(progress or ignore), Path(output)
 
     def on_outcome(portfolio: PortfolioFile, outcome: Outcome) -> None:
         if on_run is not None:
@@ -110,7 +110,7 @@ def sweep(
 
 
 def _executor(
-    at_once: int, apart: bool, listener: KeepingListener, progress: OnProgress | None
+    at_once: int, apart: bool, listener: NotesListener, progress: OnProgress | None
 ) -> Executor:
     """Return the executor of the runs: processes, or this process."""
     from mapper.monitoring.monitor import Monitor

@@ -14,13 +14,18 @@ from mapper.compiler.artifacts.report import Report
 from mapper.compiler.caching import CompileInputs, slot_of
 from mapper.compiler.explain import NodeRow, explain
 from mapper.compiler.model import Model
-from mapper.compiler.model_inputs import calibrated_samples, seen_samples
+from mapper.compiler.model_inputs import (
+    calibrated_samples,
+    inputs_of,
+    open_requested,
+    seen_samples,
+)
 from mapper.compiler.multicore.placement import PRESETS, effort
 from mapper.compiler.outcome import CompileOutcome
 from mapper.compiler.output import Dumps, Origin, write_compiled
 from mapper.compiler.pipeline import compile_model
 from mapper.compiler.request import CompileRequest
-from mapper.compiler.stages import Clock
+from mapper.compiler.stages import Clock, stage
 from mapper.errors import CheckFailedError, DoesNotFitError, HostNodeError, MapperError
 from mapper.inputs.listener import Listener
 from mapper.kernels.warmup import works_of_compilation
@@ -45,6 +50,23 @@ class CompileTask(NamedTuple):
     rows: list[NodeRow]
     clock: Clock
     listener: Listener
+
+
+def compile_requested(
+    request: CompileRequest, folder: Path, listener: Listener, clock: Clock, explain: bool = False
+) -> CompileResult:
+    """Open a requested model and its samples, compile it, and write the folder.
+
+    explain : write where each node runs, and why
+    Raises the errors of `compile_into`, and `UsageError` for options without effect.
+    """
+    with clock.running():
+        with stage("read"):
+            model = open_requested(request, listener)
+        rows = explained(request, model) if explain else []
+        with stage("read"):
+            inputs = inputs_of(request, model, listener)
+        return compile_into(CompileTask(request, inputs, rows, clock, listener), folder)
 
 
 def explained(request: CompileRequest, model: Model) -> list[NodeRow]:

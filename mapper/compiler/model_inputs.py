@@ -17,7 +17,7 @@ from mapper.errors import UsageError
 from mapper.inputs.listener import Listener
 from mapper.monitoring.resources import default_memory
 from storage.budget import declared_bytes, require_room
-from storage.samples import SampleArrays, open_samples
+from storage.samples import SampleArrays, SampleTable, open_samples
 
 SAMPLE_BYTES = 12  # per number of a sample: as stored, normalised in float64, and float32
 
@@ -35,7 +35,7 @@ def open_requested(
     samples = request.samples
     model = open_model(request.model, request.shapes, memory=request.memory)
     by_samples = model.guessed and samples.calibrate is not None
-    if by_samples and samples.calibrate is not None and not samples.are_ranges:
+    if by_samples and samples.calibrate is not None and samples.ranges is None:
         found = _read(request, samples.calibrate, model, listener, samples.limit)
         signed = bool(found.x.min(initial=0) < 0)
         model = open_model(request.model, request.shapes, signed, request.memory)
@@ -68,14 +68,14 @@ def inputs_of(request: CompileRequest, model: Model, listener: Listener) -> Comp
         return CompileInputs(model, None, None)
     samples, settings = request.samples, request.settings
     found: SampleArrays | RangesFile
-    if samples.limit is not None and (samples.are_ranges or samples.calibrate is None):
+    if samples.limit is not None and (samples.ranges or samples.calibrate is None):
         raise UsageError("--samples: needs calibration samples; add --calibrate DATA")
     if samples.calibrate is None:
         found = pixel_samples(model, settings)
         for note in found.notes:
             listener.note(f"note: {note}")
-    elif samples.are_ranges:
-        found = open_ranges(samples.calibrate, request.model)
+    elif samples.ranges is not None:
+        found = open_ranges(samples.ranges, request.model)
     else:
         found = _read(
             request, samples.calibrate, model, listener, samples.limit, settings.samples
@@ -85,20 +85,20 @@ def inputs_of(request: CompileRequest, model: Model, listener: Listener) -> Comp
 
 
 def _read(
-    request: CompileRequest, path: Path, model: Model, listener: Listener,
+    request: CompileRequest, source: Path | SampleTable, model: Model, listener: Listener,
     asked: int | None = None, most: int | None = None,
 ) -> SampleArrays:  # fmt: skip
-    """Return the first samples of a file, or all; report the notes on them."""
+    """Return the first samples of a source, or all; report the notes on them."""
     shape, last = model.view.shape[1:], model.view.order[-1] == 3
     form = request.samples.form
-    with open_samples(path, shape, form, asked, channels_last=last, name=model.name) as found:
+    with open_samples(source, shape, form, asked, channels_last=last, name=model.name) as found:
         count = len(found) if most is None else min(len(found), most)
         labels = None if found.labels is None else found.labels[:count]
         for note in found.notes:
             listener.note(f"note: {note}")
         size = declared_bytes((count, *shape), SAMPLE_BYTES)
         memory = request.memory or default_memory()
-        require_room(f"{path}: the array of {count:,} samples", size, memory)
+        require_room(f"{source}: the array of {count:,} samples", size, memory)
         return SampleArrays(found.read(0, count), labels, found.notes)
 
 

@@ -15,9 +15,7 @@ from mapper.cache.cache import OFF, Cache
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.transforms.switches import SWITCHES
 from mapper.errors import UsageError
-from storage.samples import SampleForm, require_samples
-
-RANGES_SUFFIX = ".json"
+from storage.samples import SampleForm, SampleTable, require_samples
 
 
 class RequestedSamples(NamedTuple):
@@ -29,15 +27,16 @@ class RequestedSamples(NamedTuple):
     form : how they become the input of the model
     """
 
-    calibrate: Path | None = None
-    verify: Path | None = None
+    calibrate: Path | SampleTable | None = None
+    verify: Path | SampleTable | None = None
     limit: int | None = None
     form: SampleForm = SampleForm()
 
     @property
-    def are_ranges(self) -> bool:
-        """Whether ranges are given instead of calibration samples."""
-        return self.calibrate is not None and self.calibrate.suffix.lower() == RANGES_SUFFIX
+    def ranges(self) -> Path | None:
+        """The file of ranges, if one is given instead of calibration samples."""
+        found = self.calibrate
+        return found if isinstance(found, Path) and _is_ranges(found) else None
 
 
 class RequestedOutputs(NamedTuple):
@@ -83,9 +82,13 @@ class CompileRequest(NamedTuple):
         several = self.chips[-1].usable_count > 1 and self.settings.cores != 1
         if "c" in self.outputs.emit and several:
             raise UsageError("--emit c: the C driver supports one core; add --cores 1")
-        for path in (self.samples.calibrate, self.samples.verify):
-            if path is not None and path.suffix.lower() != RANGES_SUFFIX:
-                require_samples(path)
+        for source in (self.samples.calibrate, self.samples.verify):
+            if source is not None and not (isinstance(source, Path) and _is_ranges(source)):
+                require_samples(source)
+
+
+def _is_ranges(path: Path) -> bool:
+    return path.suffix.lower() == ".json"
 
 
 def input_shapes(given: Sequence[tuple[str, tuple[int, ...]]]) -> dict[str, tuple[int, ...]]:

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from mapper.monitoring.callbacks import OnProgress, ignore
+
 ORDER = (
     "read", "optimise", "quantise", "verify", "partition", "execution order", "feature memory",
     "weight memory", "dense weights", "parameters", "packet headers", "host memory",
@@ -33,10 +35,14 @@ class Clock:
 
     on_stage : called at the end of each outermost stage, for it and its inner stages, with the name
         and the time of this run in seconds
+    on_begin : called at the start of each outermost stage with its name
     """
 
-    def __init__(self, on_stage: Callable[[str, float], None] = lambda _, __: None) -> None:
-        self._on_stage = on_stage
+    def __init__(
+        self, on_stage: Callable[[str, float], None] = ignore,
+        on_begin: Callable[[str], None] = ignore,
+    ) -> None:  # fmt: skip
+        self._on_stage, self._on_begin = on_stage, on_begin
         self._seconds: dict[str, float] = {}
         self._names: list[str] = []  # active stages, outermost first
         self._since = 0.0
@@ -60,6 +66,8 @@ class Clock:
         if name not in ORDER:
             raise ValueError(f"unknown stage {name}")
         before = self.seconds if not self._names else {}
+        if not self._names:
+            self._on_begin(name)
         self._count()
         self._names.append(name)
         try:
@@ -79,6 +87,22 @@ class Clock:
             name = self._names[-1]
             self._seconds[name] = self._seconds.get(name, 0.0) + now - self._since
         self._since = now
+
+
+def clock_of(on_progress: OnProgress) -> Clock:
+    """Return a clock that calls `on_progress` at the start and the end of each outermost stage."""
+    begun = ""
+
+    def begin(name: str) -> None:
+        nonlocal begun
+        begun = name
+        on_progress(name, 0.0)
+
+    def end(name: str, _: float) -> None:
+        if name == begun:
+            on_progress(name, 1.0)
+
+    return Clock(end, begin)
 
 
 _running: ContextVar[Clock | None] = ContextVar("clock", default=None)

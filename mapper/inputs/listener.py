@@ -43,7 +43,11 @@ class ProgressListener(Listener):
         self._on_progress = on_progress
 
     def task(self, text: str) -> AbstractContextManager[OnFraction]:
-        return nullcontext(lambda fraction: self._on_progress("import", fraction))
+        return nullcontext(lambda fraction: self._on_progress(self._stage(text), fraction))
+
+    def _stage(self, text: str) -> str:
+        """Return the name of the stage of a task."""
+        return "import"
 
     def compile(self, works: list[str], threads: int) -> None:
         from mapper.kernels.warmup import compile_kernels
@@ -55,10 +59,10 @@ class ProgressListener(Listener):
         self._on_progress("compile kernels", 1.0)
 
 
-class KeepingListener(ProgressListener):
-    """Keeps the notes, in the words of the Python interface.
+class NotesListener(ProgressListener):
+    """Also keeps all notes, with options of the command as arguments of Python.
 
-    notes : a line for each kind of value that was dropped, merged, changed or assumed
+    notes : a line for each, in order
     """
 
     def __init__(self, on_progress: OnProgress = ignore) -> None:
@@ -68,3 +72,6 @@ class KeepingListener(ProgressListener):
     def note(self, line: str) -> None:
         super().note(line)
         self.notes.append(name_arguments(line.removeprefix("note: ")))
+
+    def _stage(self, text: str) -> str:
+        return text

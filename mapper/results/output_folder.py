@@ -68,8 +68,9 @@ def output_folder(
 ) -> Iterator[Work]:
     """Yield a folder to fill, which becomes `path` when the block ends without an error.
 
-    Ctrl-C, a killed process and a `ResumableError` leave PATH.partial: `resume` continues it,
-    otherwise the next run removes it. Any other error removes it.
+    With `run`, Ctrl-C, a killed process and a `ResumableError` leave PATH.partial: `resume`
+    continues it, otherwise the next run removes it. Any other error removes it, and so does Ctrl-C
+    without `run`.
 
     force : replace an existing output
     run : inputs that determine the result; stored, and compared when a run is resumed
@@ -110,7 +111,9 @@ def output_folder(
                 _finish(target, partial)
             except OSError as error:
                 raise write_error(path, error) from error
-        except (KeyboardInterrupt, CannotResumeError, ResumableError):
+        except (KeyboardInterrupt, CannotResumeError, ResumableError) as error:
+            if run is None and isinstance(error, KeyboardInterrupt):
+                _remove(partial)
             raise
         except BaseException:
             _remove(partial)

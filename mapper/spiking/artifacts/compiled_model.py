@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
-import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import UsageError, as_argument_errors, name_arguments, shown
 from mapper.results.output_folder import output_folder
+from mapper.results.temporary_folder import with_folder
 from mapper.spiking.artifacts.compile import compile_into, notes_of
 from mapper.spiking.artifacts.folder import SpikingFolder
 from mapper.spiking.artifacts.manifest_file import CoreEntry, Manifest, OutputTrial, PopulationTrial
@@ -207,18 +206,12 @@ def compile_folder(
     Raises the errors of `compile_into`.
     """
     command = ["mapper.compile_model"]
-    if output is not None:
-        with output_folder(output, force) as work:
-            found = compile_into(work.folder, model, chip, samples, options, command)
-        return loaded(found._replace(path=output))
-    folder = Path(tempfile.mkdtemp(prefix="mapper-"))
-    try:
-        compiled = loaded(compile_into(folder, model, chip, samples, options, command))
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    weakref.finalize(compiled, shutil.rmtree, folder, ignore_errors=True)
-    return compiled
+    return with_folder(
+        output,
+        force,
+        lambda folder: compile_into(folder, model, chip, samples, options, command),
+        lambda folder, found: loaded(found._replace(path=folder)),
+    )
 
 
 def loaded(found: SpikingFolder) -> CompiledModel:

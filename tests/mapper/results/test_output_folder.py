@@ -166,6 +166,13 @@ def test_an_unfinished_run(folder: Path) -> None:
     assert tree(folder) == {"out": None} | {f"out/{n}": t for n, t in outcome("new").items()}
 
 
+def test_ctrl_c_leaves_nothing_that_cannot_be_resumed(folder: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), output_folder(folder / "out", False) as work:
+        (work.folder / "network.bin").write_text("made")
+        raise KeyboardInterrupt
+    assert tree(folder) == {}
+
+
 @pytest.mark.parametrize("content", [b"", b"\0" * 300, b'{"seed": 1', b"{}", b"[]"])
 def test_a_damaged_note_of_the_run(content: bytes, folder: Path) -> None:
     """Nothing of that run can be reused: its network may have been another."""
