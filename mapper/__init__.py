@@ -8,7 +8,7 @@
     mapping = mapper.map_network(net, (16, 16), seed=1)
     mapping.core, mapping.x, mapping.y, mapping.metrics["hops_mean"]
 
-    compiled = mapper.compile_model("model.nir", "2x2", calibrate="spikes.npz", tick_length=1e-3)
+    compiled = mapper.compile_model("model.onnx", "4x4", calibrate="samples.npz")
     compiled.simulate("test.npz").outputs
 
 See docs/reference/python.md. Names are loaded on first use: importing this package is fast.
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mapper.api.exporting import export as export
     from mapper.api.mapping import map_network as map_network
     from mapper.api.models import compile_model as compile_model
+    from mapper.api.models import simulate_model as simulate_model
     from mapper.api.network import Network as Network
     from mapper.api.networks import generate as generate
     from mapper.api.networks import import_network as import_network
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from mapper.api.simulating import simulate as simulate
     from mapper.api.sweeping import Sweep as Sweep
     from mapper.api.sweeping import sweep as sweep
+    from mapper.compiler.artifacts.compiled_network import CompiledNetwork as CompiledNetwork
+    from mapper.compiler.artifacts.compiled_network import SimulatedNetwork as SimulatedNetwork
     from mapper.errors import CheckFailedError as CheckFailedError
     from mapper.errors import DoesNotFitError as DoesNotFitError
     from mapper.errors import MapperError as MapperError
@@ -61,6 +64,7 @@ _PLACES = {
     "Checked": "mapper.jobs.check",
     "Chip": "chipsim.chip.model",
     "CompiledModel": "mapper.spiking.artifacts.compiled_model",
+    "CompiledNetwork": "mapper.compiler.artifacts.compiled_network",
     "DoesNotFitError": "mapper.errors",
     "Exported": "mapper.api.exporting",
     "MapperError": "mapper.errors",
@@ -69,6 +73,7 @@ _PLACES = {
     "Placement": "mapper.api.placing",
     "Scored": "mapper.jobs.score",
     "SimulatedModel": "mapper.spiking.artifacts.compiled_model",
+    "SimulatedNetwork": "mapper.compiler.artifacts.compiled_network",
     "SimulatedTraffic": "mapper.api.simulating",
     "Sweep": "mapper.api.sweeping",
     "UsageError": "mapper.errors",
@@ -85,16 +90,17 @@ _PLACES = {
     "report": "mapper.api.simulating",
     "score": "mapper.api.checking",
     "simulate": "mapper.api.simulating",
+    "simulate_model": "mapper.api.models",
     "sweep": "mapper.api.sweeping",
     "verify": "mapper.api.checking",
 }
 
 __all__ = [
-    "CheckFailedError", "Checked", "Chip", "CompiledModel", "DoesNotFitError", "Exported",
-    "MapperError", "Network", "NetworkMapping", "Placement", "Scored", "SimulatedModel",
+    "CheckFailedError", "Checked", "Chip", "CompiledModel", "CompiledNetwork", "DoesNotFitError", "Exported",
+    "MapperError", "Network", "NetworkMapping", "Placement", "Scored", "SimulatedModel", "SimulatedNetwork",
     "SimulatedTraffic", "Sweep", "UsageError", "Verified", "__version__", "check", "chips",
     "compile_model", "export", "generate", "import_network", "load", "map_network", "place",
-    "report", "score", "simulate", "sweep", "verify",
+    "report", "score", "simulate", "simulate_model", "sweep", "verify",
 ]  # fmt: skip
 
 

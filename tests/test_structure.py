@@ -37,7 +37,7 @@ LEVELS: dict[str, list[str]] = {
     ],
     "mapper": [
         "errors version",
-        "random_numbers settings",
+        "random_numbers settings frames",
         "planning",
         "resume",
         "concurrency",
@@ -79,7 +79,7 @@ LEVELS: dict[str, list[str]] = {
         "partition codegen transforms",
         "caching request",
         "multicore compiled optimise trial",
-        "outcome",
+        "outcome arguments",
         "jobs calibration explain",
         "pipeline model_inputs",
         "artifacts",

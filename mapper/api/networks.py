@@ -19,14 +19,15 @@ from mapper.monitoring.callbacks import OnProgress, ignore
 if TYPE_CHECKING:
     from mapper.api.network import Network
     from mapper.api.types import NetworkLike, Rates
+    from mapper.compiler.artifacts.compiled_network import CompiledNetwork
     from mapper.result import NetworkMapping
     from mapper.spiking.artifacts.compiled_model import CompiledModel
 
 MEMORY = 1 << 30  # bytes; more memory hardly speeds up the sort of a generated network
 
 
-def load(path: str | os.PathLike[str]) -> Network | NetworkMapping | CompiledModel:
-    """Open a network, the mapping of an output folder, or a compiled spiking model.
+def load(path: str | os.PathLike[str]) -> Network | NetworkMapping | CompiledModel | CompiledNetwork:
+    """Open a network, the mapping of an output folder, or a compiled model.
 
     Parameters
     ----------
@@ -39,11 +40,11 @@ def load(path: str | os.PathLike[str]) -> Network | NetworkMapping | CompiledMod
     """
     from mapper.api.loading import mapping_of_folder
     from mapper.api.network import Network
+    from mapper.compiler.artifacts.compiled_network import open_network
     from mapper.compiler.artifacts.manifest import is_compiled
     from mapper.results.output_folder import find_folder, read_folder
-    from mapper.spiking.artifacts.compiled_model import loaded
+    from mapper.spiking.artifacts.compiled_model import open_model
     from mapper.spiking.artifacts.folder import is_spiking
-    from mapper.spiking.artifacts.folder import read_folder as read_spiking
     from storage.address import path_of
     from storage.formats import recognise
     from storage.store.network import is_network_name
@@ -62,9 +63,9 @@ def load(path: str | os.PathLike[str]) -> Network | NetworkMapping | CompiledMod
                 "mapper.import_network reads it"
             )
         if is_spiking(where):
-            return read_folder(where, lambda: loaded(read_spiking(where)))
+            return open_model(where)
         if is_compiled(where):
-            raise MapperError(f"{where}: is a compiled ONNX model; ")
+            return open_network(where)
         return read_folder(where, lambda: mapping_of_folder(where))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mapper.api.arguments import check_arguments, memory_of
 from mapper.errors import UsageError, as_argument_errors, shown
-from mapper.inputs.listener import NotesListener, Listener, ProgressListener
+from mapper.inputs.listener import Listener, NotesListener, ProgressListener
 from mapper.monitoring.callbacks import OnProgress, ignore
 
 if TYPE_CHECKING:

@@ -151,7 +151,7 @@ def _request(options: argparse.Namespace) -> CompileRequest:
         input_shapes,
     )
     from mapper.errors import UsageError
-    from mapper.inputs.chip_sizes import chips_in, with_npu
+    from mapper.inputs.chips import chips_in, with_npu
     from storage.samples import parse_form
 
     chips = [with_npu(common.named_chip(name), options.npu) for name in chips_in(options.chip)]

@@ -17,10 +17,17 @@ from mapper.cli.options import (
     seconds,
 )
 from mapper.compiler.layer_bits import AUTO, BITS
-from mapper.compiler.transforms.switches import BASELINES, CHANGES_NUMBERS, STEPS, SWITCHES
+from mapper.compiler.settings import EMITTED
+from mapper.compiler.transforms.switches import (
+    BASELINES,
+    CHANGES_NUMBERS,
+    STEPS,
+    SWITCHES,
+    baselines_of,
+    known_names,
+)
 
 SAMPLES = 100  # default number of calibration samples
-EMITTED = ("c", "loops")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -230,15 +237,10 @@ def _disabled(text: str) -> tuple[str, ...]:
 
 def _baselines(text: str) -> dict[str, str]:
     """Parse --baseline; return fields of the settings with their values."""
-    found: dict[str, str] = {}
-    for name in _names(text, tuple(BASELINES)):
-        field, _ = BASELINES[name]
-        if field in found:
-            raise argparse.ArgumentTypeError(
-                f"{found[field]} and {name} both set the {field}; give one"
-            )
-        found[field] = name
-    return found
+    try:
+        return baselines_of(text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _emitted(text: str) -> tuple[str, ...]:
@@ -248,11 +250,10 @@ def _emitted(text: str) -> tuple[str, ...]:
 
 def _names(text: str, known: tuple[str, ...]) -> tuple[str, ...]:
     """Parse names separated by commas; return them without duplicates."""
-    names = tuple(dict.fromkeys(text.split(",")))
-    for name in names:
-        if name not in known:
-            raise argparse.ArgumentTypeError(f"{name!r} is not known; give {', '.join(known)}")
-    return names
+    try:
+        return known_names(text.split(","), known)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _input_shape(text: str) -> tuple[str, tuple[int, ...]]:

@@ -20,6 +20,9 @@ Placement = Literal["mapper", "row-major", "serpentine"]
 Objective = Literal["throughput", "latency"]
 SearchEffort = Literal["fast", "default", "strong"]
 
+EMITTED = ("c", "loops")
+"""Further outputs of a compilation: a C driver, and loop listings."""
+
 
 @dataclass(frozen=True, slots=True)
 class CompileSettings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 
@@ -179,3 +180,22 @@ BASELINES = {
 }
 """Fixed rules in place of a search, for comparisons: the field of `CompileSettings` that has the
 name as its value, and the rule."""
+
+
+def known_names(names: Collection[str], known: Collection[str]) -> tuple[str, ...]:
+    """Return names without duplicates; raise `ValueError` for an unknown one."""
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{name!r} is not known; give {', '.join(known)}")
+    return tuple(dict.fromkeys(names))
+
+
+def baselines_of(names: Collection[str]) -> dict[str, str]:
+    """Return the settings of some fixed rules; raise `ValueError` for two rules of one setting."""
+    found: dict[str, str] = {}
+    for name in known_names(names, BASELINES):
+        field, _ = BASELINES[name]
+        if field in found:
+            raise ValueError(f"{found[field]} and {name} both set the {field}; give one")
+        found[field] = name
+    return found

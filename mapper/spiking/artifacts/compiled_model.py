@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import UsageError, as_argument_errors, name_arguments, shown
+from mapper.inputs.samples import GivenSamples, sample_table
 from mapper.results.output_folder import output_folder
+from mapper.results.output_folder import read_folder as read_output
 from mapper.results.temporary_folder import with_folder
 from mapper.spiking.artifacts.compile import compile_into, notes_of
-from mapper.spiking.artifacts.folder import SpikingFolder
+from mapper.spiking.artifacts.folder import SpikingFolder, read_folder
 from mapper.spiking.artifacts.manifest_file import CoreEntry, Manifest, OutputTrial, PopulationTrial
 from mapper.spiking.artifacts.simulate import CoresCheck, check_run, count_outputs, wrap_warning
 from mapper.spiking.pipeline import SampleSource, SpikingOptions, samples_of
 from mapper.spiking.simulate import CoresMachine
-from storage.address import path_of
 
 if TYPE_CHECKING:
     import nir
 
     from chipsim.chip.model import Chip
     from mapper.spiking.reference import SpikeTrains
-
-Samples = str | os.PathLike[str] | ArrayLike | Mapping[str, ArrayLike]
 
 
 class SimulatedOutput(NamedTuple):
@@ -115,7 +113,12 @@ class CompiledModel:
         return {each.name: each for each in rows}
 
     def simulate(
-        self, samples: Samples, *, limit: int | None = None, threads: int = 1, check: bool = False
+        self,
+        samples: GivenSamples,
+        *,
+        limit: int | None = None,
+        threads: int = 1,
+        check: bool = False,
     ) -> SimulatedModel:
         """Run the cores on samples, as `mapper simulate` does.
 
@@ -176,21 +179,16 @@ class CompiledModel:
         )
 
 
-def sample_source(samples: Samples, name: str) -> SampleSource:
+def sample_source(samples: GivenSamples, name: str) -> SampleSource:
     """Return samples as a path, or as arrays by name; an array is `x`.
 
     Raises `UsageError` that calls the argument `name`.
     """
-    if isinstance(samples, str | os.PathLike):
-        return path_of(samples)
-    if isinstance(samples, Mapping):
-        return dict(samples)
-    if hasattr(samples, "__array__") or isinstance(samples, list | tuple):
-        return {"x": np.asarray(samples)}
-    raise UsageError(
-        f"{name} is {shown(samples)}; give the path of an .npz file, an array of shape (samples, "
-        "ticks, *shape), or arrays by name"
-    )
+    found = sample_table(
+        samples, name,
+        "the path of an .npz file, an array of shape (samples, ticks, *shape), or arrays by name",
+    )  # fmt: skip
+    return found if isinstance(found, Path) else found.arrays
 
 
 def compile_folder(
@@ -210,11 +208,15 @@ def compile_folder(
         output,
         force,
         lambda folder: compile_into(folder, model, chip, samples, options, command),
-        lambda folder, found: loaded(found._replace(path=folder)),
+        lambda folder, found: _compiled(found._replace(path=folder)),
     )
 
 
-def loaded(found: SpikingFolder) -> CompiledModel:
-    """Return the model of a folder that has been read."""
+def open_model(folder: Path) -> CompiledModel:
+    """Return the compiled model of a folder; raise `MapperError` if it is damaged."""
+    return _compiled(read_output(folder, lambda: read_folder(folder)))
+
+
+def _compiled(found: SpikingFolder) -> CompiledModel:
     notes = tuple(map(name_arguments, notes_of(found)))
     return CompiledModel(found.path, found.chip, found.manifest, found.core, notes, found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mapper.errors import UsageError
-from mapper.inputs.chip_sizes import chips_in
+from mapper.inputs.chips import chips_in
 
 
 @pytest.mark.parametrize(("text", "names"), [

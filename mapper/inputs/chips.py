@@ -1,4 +1,4 @@
-"""Chips of a compilation: their NPUs, and ranges of sizes in --chip.
+"""Chips as users give them: objects, NPUs of presets, and ranges of sizes in --chip.
 
 FIRST..LAST is a range, of which the smallest chip that a model fits is used.
 
@@ -7,14 +7,29 @@ From size to size the shorter side doubles: 4x4..16x16 is 4x4, 8x4, 8x8, 16x8, 1
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
+from typing import Any
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NPU_SHAPES
+from chipsim.chip.presets import parse_chip
 from mapper.errors import MapperError, UsageError
 
 RANGE = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})\.\.([1-9]\d{0,3})x([1-9]\d{0,3})")
+
+
+def given_chip(chip: Any) -> Chip:
+    """Return the chip of an argument in Python: a `Chip`, a size, a preset, or a file.
+
+    Raises `UsageError` for other objects, `ChipError` for unknown names and faulty files.
+    """
+    if isinstance(chip, Chip):
+        return chip
+    if isinstance(chip, str | os.PathLike):
+        return parse_chip(os.fspath(chip))
+    raise UsageError(f'chip is {chip!r}; give "16x16", a preset, the path of a .toml, or a Chip')
 
 
 def chips_in(text: str) -> list[str]:
