@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from mapper.errors import MapperError, UsageError, as_argument_errors, name_arguments, shown
 from mapper.monitoring.callbacks import OnProgress, ignore
@@ -20,88 +20,17 @@ from mapper.monitoring.callbacks import OnProgress, ignore
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
     from mapper.compiler.artifacts.compiled_network import CompiledNetwork, SimulatedNetwork
+    from mapper.inputs.model_arguments import (
+        CommonArguments,
+        NirGraph,
+        OnnxArguments,
+        OnnxModel,
+        SpikingArguments,
+    )
     from mapper.inputs.samples import GivenSamples
     from mapper.spiking.artifacts.compiled_model import CompiledModel, SimulatedModel
 
 COMMAND = ("mapper.compile_model",)
-Names = str | Sequence[str]
-"""Names in one text, separated by commas, or one per entry."""
-
-
-class NirGraph(Protocol):
-    """A spiking model, such as nir.NIRGraph."""
-
-    nodes: Any
-    edges: Any
-
-
-class OnnxModel(Protocol):
-    """A model that protobuf serialises, such as onnx.ModelProto."""
-
-    def SerializeToString(self) -> bytes: ...  # noqa: N802  # the name in protobuf
-
-
-class CommonArguments(TypedDict, total=False):
-    """Arguments of all kinds of models."""
-
-    output: str | os.PathLike[str] | None
-    force: bool
-    calibrate: GivenSamples | None
-    max_loss: float
-    keep_going: bool
-
-
-class SpikingArguments(CommonArguments, total=False):
-    """Arguments of spiking models."""
-
-    tick_length: float | None
-    reset: Literal["zero", "subtract"]
-    weight_bits: int | Sequence[int] | None
-    per: Literal["neuron", "population"]
-    min_agreement: float | None
-    bin: Literal[1, 5, 20] | None
-    encode: Literal["current", "rate", "latency"] | None
-    ticks: int | None
-    seed: int
-
-
-class OnnxArguments(CommonArguments, total=False):
-    """Arguments of ONNX models."""
-
-    memory: int | str | None
-    input_shape: Sequence[int] | Mapping[str, Sequence[int]] | None
-    npu: str | None
-    samples: int | None
-    verify: GivenSamples | None
-    normalise: str | None
-    layout: Literal["nchw", "nhwc"] | None
-    bits: int | str
-    scheme: Literal["asym", "sym"]
-    per: Literal["tensor", "channel"]
-    method: Literal["auto", "minmax", "percentile", "mse", "entropy"]
-    headroom: float
-    rounding: Literal["away", "up", "even"]
-    zero_point: Literal["shift", "bias"]
-    min_signal: float
-    keep: Names
-    cores: int | None
-    objective: Literal["throughput", "latency"]
-    effort: Literal["fast", "default", "strong"]
-    time_limit: float | None
-    first_tile: tuple[int, int] | None
-    bias: Literal["init", "alu"]
-    dual: Literal["off", "pixels", "kernels", "auto"]
-    few_channels: Literal["auto", "core", "host", "off"]
-    padding: Literal["load", "stored"]
-    pack: Literal["core", "host"]
-    pack_chunk: int
-    disable: Names
-    baseline: Names
-    explain: bool
-    keep_graphs: bool
-    emit: Names
-    no_cache: bool
-    progress: OnProgress | None
 
 
 @overload  # the options determine the kind of a file, unless all are for both kinds
@@ -327,10 +256,12 @@ def _require_timed(given: Mapping[str, Any]) -> None:
 
 def _require_known(options: Mapping[str, Any], spiking: bool) -> None:
     """Raise `UsageError` for options that do not apply to a kind of model."""
-    mine, others = (
-        (SpikingArguments, OnnxArguments) if spiking else (OnnxArguments, SpikingArguments)
-    )
-    known = mine.__annotations__
+    from mapper.inputs.model_arguments import OnnxArguments, SpikingArguments
+
+    known: Mapping[str, Any] = OnnxArguments.__annotations__
+    others: Mapping[str, Any] = SpikingArguments.__annotations__
+    if spiking:
+        known, others = others, known
     kinds = "spiking models (.nir)", "ONNX models"
     for name in options:
         if name in known:
@@ -394,6 +325,8 @@ def _compiled(
 
     sizes = chips_in(chip) if isinstance(chip, str) else [chip]
     npu = options.pop("npu", None)
+    if not isinstance(npu, str | None):
+        raise UsageError(f"npu is {shown(npu)}; give the name of a preset")
     chips = [with_npu(given_chip(one), npu) for one in sizes]
     request = request_of_arguments(RequestedFile(path, chips), options, COMMAND)
     request.require_sound()

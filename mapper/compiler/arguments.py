@@ -27,7 +27,7 @@ from storage.samples import parse_form
 REALS = ("headroom", "max_loss", "min_signal", "time_limit")
 COUNTS = ("cores", "samples", "pack_chunk")
 FLAGS = ("force", "keep_going", "explain", "keep_graphs", "no_cache")
-TEXTS = ("normalise", "layout", "npu")
+TEXTS = ("normalise", "layout")
 OF_FLOATS = (
     "bits", "scheme", "per", "method", "headroom", "rounding", "zero_point", "max_loss",
     "min_signal", "keep_going", "samples",
@@ -56,6 +56,7 @@ def request_of_arguments(
     settings = {name: given[name] for name in SETTINGS if name in given}
     if "bits" in settings:
         settings["bits"] = BITS.get(str(settings["bits"]), settings["bits"])
+    settings |= {name: float(settings[name]) for name in REALS if name in settings}
     if "first_tile" in settings:
         settings["first_tile"] = _sizes(settings["first_tile"], "first_tile", 2)
     disable = _known(given, "disable", (*SWITCHES, *STEPS))

@@ -146,8 +146,10 @@ def test_encoded_samples(model: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "said", "arguments"),
     [
-        (mapper.UsageError, "model is 3; give a nir.NIRGraph", {"model": 3}),
-        (mapper.UsageError, "a.onnx: is not a .nir file", {"model": "a.onnx"}),
+        (mapper.UsageError, "model is 3; give the path of an .onnx or .nir", {"model": 3}),
+        (mapper.UsageError, "tick_length: applies to spiking models", {"model": "a.onnx"}),
+        (mapper.UsageError, "bits: applies to ONNX models only; omit it", {"bits": 8}),
+        (mapper.UsageError, "'tick_len' for spiking .*; did you mean tick_length", {"tick_len": 1}),
         (mapper.MapperError, "none.nir: cannot read", {"model": "none.nir"}),
         (mapper.UsageError, "chip is 3; give", {"chip": 3}),
         (mapper.MapperError, "chip 'lohi' is unknown", {"chip": "lohi"}),
