@@ -19,7 +19,7 @@ AN_ARRAY = "the path of samples, an array of shape (samples, ...), or arrays by 
 def sample_table(samples: GivenSamples, name: str, wanted: str = AN_ARRAY) -> Path | SampleTable:
     """Return samples as a path, or as arrays by name; an array is `x`.
 
-    name : of the argument; wanted : what it accepts
+    name : of the argument; wanted : accepted values, for messages
     Raises `UsageError` for other objects.
     """
     if isinstance(samples, str | os.PathLike):
