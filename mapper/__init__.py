@@ -96,11 +96,12 @@ _PLACES = {
 }
 
 __all__ = [
-    "CheckFailedError", "Checked", "Chip", "CompiledModel", "CompiledNetwork", "DoesNotFitError", "Exported",
-    "MapperError", "Network", "NetworkMapping", "Placement", "Scored", "SimulatedModel", "SimulatedNetwork",
-    "SimulatedTraffic", "Sweep", "UsageError", "Verified", "__version__", "check", "chips",
-    "compile_model", "export", "generate", "import_network", "load", "map_network", "place",
-    "report", "score", "simulate", "simulate_model", "sweep", "verify",
+    "CheckFailedError", "Checked", "Chip", "CompiledModel", "CompiledNetwork",
+    "DoesNotFitError", "Exported", "MapperError", "Network", "NetworkMapping", "Placement",
+    "Scored", "SimulatedModel", "SimulatedNetwork", "SimulatedTraffic", "Sweep", "UsageError",
+    "Verified", "__version__", "check", "chips", "compile_model", "export", "generate",
+    "import_network", "load", "map_network", "place", "report", "score", "simulate",
+    "simulate_model", "sweep", "verify",
 ]  # fmt: skip
 
 

@@ -145,26 +145,6 @@ def source_of(network: Any, reading: Reading) -> Source:
     return source
 
 
-def chip_of(chip: Any) -> Chip:
-    """Return the chip of an argument; raise `UsageError` for other types."""
-    from chipsim.chip.model import Chip
-    from chipsim.chip.presets import parse_chip
-
-    if isinstance(chip, Chip):
-        return chip
-    if (
-        isinstance(chip, tuple)
-        and len(chip) == 2
-        and all(isinstance(one, Integral) for one in chip)
-    ):
-        return parse_chip("x".join(map(str, chip)))
-    if isinstance(chip, str | os.PathLike):
-        return parse_chip(os.fspath(chip))
-    raise UsageError(
-        f'chip is {chip!r}; give (16, 16), "16x16", a preset, the path of a .toml, or a Chip'
-    )
-
-
 def path_of_network(network: str | os.PathLike[str] | Network, name: str) -> Path:
     """Return the path of a network file; raise `UsageError` that calls the argument `name`."""
     from mapper.api.network import Network
@@ -205,7 +185,9 @@ def path_of_source(source: Any) -> Iterator[Path]:
 
 def core_limits(chip: Any, limits: CoreLimits) -> Chip:
     """Return a chip with other limits, without NPU and host: mappings do not depend on them."""
-    return replace(chip_of(chip), npu=None, host=None).with_limits(*limits)
+    from mapper.inputs.chips import given_chip
+
+    return replace(given_chip(chip), npu=None, host=None).with_limits(*limits)
 
 
 def effort_of(threads: int | None, memory: int | str | None) -> Effort:

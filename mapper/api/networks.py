@@ -18,7 +18,7 @@ from mapper.monitoring.callbacks import OnProgress, ignore
 
 if TYPE_CHECKING:
     from mapper.api.network import Network
-    from mapper.api.types import NetworkLike, Rates
+    from mapper.api.types import NetworkLike, PathLike, Rates
     from mapper.compiler.artifacts.compiled_network import CompiledNetwork
     from mapper.result import NetworkMapping
     from mapper.spiking.artifacts.compiled_model import CompiledModel
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MEMORY = 1 << 30  # bytes; more memory hardly speeds up the sort of a generated network
 
 
-def load(path: str | os.PathLike[str]) -> Network | NetworkMapping | CompiledModel | CompiledNetwork:
+def load(path: PathLike) -> Network | NetworkMapping | CompiledModel | CompiledNetwork:
     """Open a network, the mapping of an output folder, or a compiled model.
 
     Parameters

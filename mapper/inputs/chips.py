@@ -10,26 +10,32 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import replace
+from numbers import Integral
 from typing import Any
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NPU_SHAPES
 from chipsim.chip.presets import parse_chip
-from mapper.errors import MapperError, UsageError
+from mapper.errors import MapperError, UsageError, shown
 
 RANGE = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})\.\.([1-9]\d{0,3})x([1-9]\d{0,3})")
 
 
 def given_chip(chip: Any) -> Chip:
-    """Return the chip of an argument in Python: a `Chip`, a size, a preset, or a file.
+    """Return the chip of an argument in Python: a `Chip`, a size (width, height),
+    a preset, or a file.
 
     Raises `UsageError` for other objects, `ChipError` for unknown names and faulty files.
     """
     if isinstance(chip, Chip):
         return chip
+    if isinstance(chip, tuple) and len(chip) == 2 and isinstance(chip[0], Integral):
+        return parse_chip("x".join(map(str, chip)))
     if isinstance(chip, str | os.PathLike):
         return parse_chip(os.fspath(chip))
-    raise UsageError(f'chip is {chip!r}; give "16x16", a preset, the path of a .toml, or a Chip')
+    raise UsageError(
+        f'chip is {shown(chip)}; give (16, 16), "16x16", a preset, the path of a .toml, or a Chip'
+    )
 
 
 def chips_in(text: str) -> list[str]:
