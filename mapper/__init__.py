@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mapper.api.simulating import SimulatedTraffic as SimulatedTraffic
     from mapper.api.simulating import report as report
     from mapper.api.simulating import simulate as simulate
-    from mapper.api.sweeping import Sweep as Sweep
+    from mapper.api.sweeping import SweepRuns as SweepRuns
     from mapper.api.sweeping import sweep as sweep
     from mapper.compiler.artifacts.compiled_network import CompiledNetwork as CompiledNetwork
     from mapper.compiler.artifacts.compiled_network import SimulatedNetwork as SimulatedNetwork
@@ -75,7 +75,7 @@ _PLACES = {
     "SimulatedModel": "mapper.spiking.artifacts.compiled_model",
     "SimulatedNetwork": "mapper.compiler.artifacts.compiled_network",
     "SimulatedTraffic": "mapper.api.simulating",
-    "Sweep": "mapper.api.sweeping",
+    "SweepRuns": "mapper.api.sweeping",
     "UsageError": "mapper.errors",
     "Verified": "mapper.jobs.verify",
     "check": "mapper.api.checking",
@@ -98,9 +98,9 @@ _PLACES = {
 __all__ = [
     "CheckFailedError", "Checked", "Chip", "CompiledModel", "CompiledNetwork",
     "DoesNotFitError", "Exported", "MapperError", "Network", "NetworkMapping", "Placement",
-    "Scored", "SimulatedModel", "SimulatedNetwork", "SimulatedTraffic", "Sweep", "UsageError",
-    "Verified", "__version__", "check", "chips", "compile_model", "export", "generate",
-    "import_network", "load", "map_network", "place", "report", "score", "simulate",
+    "Scored", "SimulatedModel", "SimulatedNetwork", "SimulatedTraffic", "SweepRuns",
+    "UsageError", "Verified", "__version__", "check", "chips", "compile_model", "export",
+    "generate", "import_network", "load", "map_network", "place", "report", "score", "simulate",
     "simulate_model", "sweep", "verify",
 ]  # fmt: skip
 

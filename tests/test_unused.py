@@ -23,6 +23,7 @@ REASONS = {
         "for users of the mesh simulator (docs/simulator.md)",
     ),
     "hw.core.arithmetic.simulate": "for users of hw (docs/core.md)",
+    "mapper.inputs.model_arguments.OnnxArguments.no_cache": "read by name",
     "mapper.exports.tables_file.Tables": "the schema of exported tables",
     "mapper.kernels.types.name_of": "inverse of types_of, to record kernels",
     "mapper.portfolio.portfolio_file.Portfolio.tool": "key of a file",

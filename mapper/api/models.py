@@ -18,7 +18,7 @@ from mapper.errors import MapperError, UsageError, as_argument_errors, name_argu
 from mapper.monitoring.callbacks import OnProgress, ignore
 
 if TYPE_CHECKING:
-    from chipsim.chip.model import Chip
+    from mapper.api.types import ChipLike
     from mapper.compiler.artifacts.compiled_network import CompiledNetwork, SimulatedNetwork
     from mapper.inputs.model_arguments import (
         CommonArguments,
@@ -36,7 +36,7 @@ COMMAND = ("mapper.compile_model",)
 @overload  # the options determine the kind of a file, unless all are for both kinds
 def compile_model(  # type: ignore[overload-overlap]
     model: str | os.PathLike[str],
-    chip: Chip | str | os.PathLike[str],
+    chip: ChipLike,
     **options: Unpack[CommonArguments],
 ) -> CompiledModel | CompiledNetwork: ...
 
@@ -44,7 +44,7 @@ def compile_model(  # type: ignore[overload-overlap]
 @overload
 def compile_model(  # type: ignore[overload-overlap]
     model: NirGraph | str | os.PathLike[str],
-    chip: Chip | str | os.PathLike[str],
+    chip: ChipLike,
     **options: Unpack[SpikingArguments],
 ) -> CompiledModel: ...
 
@@ -52,7 +52,7 @@ def compile_model(  # type: ignore[overload-overlap]
 @overload
 def compile_model(
     model: OnnxModel | bytes | str | os.PathLike[str],
-    chip: Chip | str | os.PathLike[str],
+    chip: ChipLike,
     **options: Unpack[OnnxArguments],
 ) -> CompiledNetwork: ...
 

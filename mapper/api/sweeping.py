@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mapper.portfolio.portfolio_file import PortfolioFile
 
 
-class Sweep(NamedTuple):
+class SweepRuns(NamedTuple):
     """The runs of a sweep, returned by `mapper.sweep`.
 
     folder : the output folder, with a folder for each run that is kept
@@ -50,7 +50,7 @@ def sweep(
     memory: int | str | None = None,
     progress: OnProgress | None = None,
     on_run: Callable[[str, str], None] | None = None,
-) -> Sweep:
+) -> SweepRuns:
     """Map all combinations of networks, chips and settings, as `mapper sweep` does.
 
     Parameters
@@ -106,7 +106,8 @@ def sweep(
             rows = list(csv.DictReader(table))
     best = [run.folder for run in portfolio if run.best]
     failed = {run.folder: str(run.error) for run in portfolio if run.state == "failed"}
-    return Sweep(folder, rows, folder / best[0] if best else None, failed, tuple(listener.notes))
+    chosen, notes = folder / best[0] if best else None, tuple(listener.notes)
+    return SweepRuns(folder, rows, chosen, failed, notes)
 
 
 def _executor(

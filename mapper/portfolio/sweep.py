@@ -40,7 +40,7 @@ class Share(NamedTuple):
     def of(
         cls, threads: int | None, memory: int | None, at_once: int, planned: int | None = None
     ) -> Share:
-        """Return what is asked for, or a share of this machine.
+        """Return the given numbers, or a share of this machine.
 
         at_once : number of runs in parallel; planned : memory per run of an earlier start
         """
