@@ -23,7 +23,10 @@ HEAD_BYTES, READ_BYTES = 1 << 12, 1 << 24
 """Bytes that are read first, and then at once."""
 SHARE = 1 / 8
 """Largest network file that is kept or taken, as a part of the memory for the import."""
-WHOLE = {"matrixmarket", "parquet", "npz", "graphml", "parhip", "metis", "hmetis", "edgelist"}
+WHOLE = {
+    "matrixmarket", "parquet", "npz", "npy", "matlab", "graphml", "gexf", "gml", "pajek",
+    "nodelink", "parhip", "metis", "hmetis", "adjlist", "mladj", "matrix", "edgelist",
+}  # fmt: skip
 """Formats whose files do not refer to others."""
 
 

@@ -26,6 +26,7 @@ from mapper.resume.resume import is_whole
 from storage.blobs.readahead import buffer_of
 from storage.files import writing
 from storage.formats.columns import said as said_of_columns
+from storage.formats.losses import ASSUMED
 from storage.formats.rates import read_rates
 from storage.store.meta import NetworkMeta
 from storage.store.network import NetworkFile, is_network_name
@@ -170,7 +171,7 @@ def import_source(
         from storage.formats import import_network, recognise
 
         path = source.network
-        name = recognise(path, format).name
+        name = recognise(path, format, table=source.columns is not None).name
         more = {"columns": source.columns, **(extra or {})}
 
         def write() -> NetworkMeta:
@@ -241,6 +242,8 @@ def losses_of(meta: NetworkMeta, asked: bool) -> Iterator[str]:
     columns = said_of_columns(meta.provenance)
     if columns is not None:
         yield f"note: {columns}"
+    if ASSUMED in meta.provenance:
+        yield f"note: {meta.provenance[ASSUMED]}"
     layers = meta.provenance.get
     left_out = layers("nodes_left_out", [])
     uniform = traffic_of(meta)["source"] == UNIFORM

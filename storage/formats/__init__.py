@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -30,139 +29,14 @@ from storage.formats.base import (
     named,
     plain_suffix,
 )
-from storage.formats.text.heading import names_columns
+from storage.formats.importers import FORMATS
+from storage.formats.probes import is_pickle
 
 if TYPE_CHECKING:
     from storage.formats.losses import Loss
     from storage.store.meta import NetworkMeta
     from storage.store.network import NetworkFile
 
-
-HDF5 = b"\x89HDF\r\n\x1a\n"
-
-
-def _is_graphml(head: bytes) -> bool:
-    return b"<graphml" in head
-
-
-def _is_nir(path: Path) -> bool | None:
-    """Return whether an HDF5 file is NIR (group `node`) or SONATA (`edges`, `nodes`)."""
-    from storage.formats.hdf5 import file as hdf5  # deferred: it imports numpy
-
-    names = hdf5.members(path)
-    if names is None or not names & {"node", "nodes", "edges"}:
-        return None
-    return not names & {"nodes", "edges"}
-
-
-def _is_parhip(head: bytes) -> bool:
-    """Return whether the list of vertex 0 begins right after the starts of all lists."""
-    if len(head) < 32:
-        return False
-    version, vertices, _, first = struct.unpack_from("<4Q", head)
-    return version < 64 and bool(first == 8 * (4 + vertices))
-
-
-FORMATS: dict[str, Importer] = {
-    importer.name: importer
-    for importer in (  # formats with a magic number first: a name can mislead
-        Importer(
-            "matrixmarket",
-            "Matrix Market; entry (i, j) is a synapse from i to j",
-            (".mtx", ".mm"),
-            "storage.formats.text.matrixmarket",
-            b"%%MatrixMarket",
-            gzip=True,
-        ),
-        Importer(
-            "parquet",
-            "Parquet table of edges (needs pyarrow)",
-            (".parquet", ".pq"),
-            "storage.formats.columnar.parquet",
-            b"PAR1",
-            takes=("columns",),
-        ),
-        Importer(
-            "nir",
-            "NIR graph of spiking layers, HDF5 (needs h5py)",
-            (".nir",),
-            "storage.formats.hdf5.nirfile",
-            HDF5,
-            inside=_is_nir,
-            takes=("traffic",),
-        ),
-        Importer(
-            "npz",
-            "NumPy archive: a scipy.sparse matrix, or arrays source, target[, weight]",
-            (".npz",),
-            "storage.formats.columnar.scipynpz",
-            b"PK\3\4",
-            takes=("columns",),
-        ),
-        Importer(
-            "onnx",
-            "ONNX model of a feed-forward network (needs onnx)",
-            (".onnx",),
-            "storage.formats.layers.onnxfile",
-            binary=True,
-            takes=("traffic",),
-        ),
-        Importer(
-            "sonata",
-            "SONATA edges (HDF5) or circuit configuration (JSON; needs h5py)",
-            (".h5", ".hdf5", ".sonata", ".json"),
-            "storage.formats.hdf5.sonata",
-            HDF5,
-            takes=("nodes", "traffic"),
-        ),
-        Importer(
-            "graphml",
-            "GraphML, directed or not; nodes are numbered in order of appearance",
-            (".graphml", ".xml"),
-            "storage.formats.text.graphml",
-            probe=_is_graphml,
-            takes=("columns",),
-            gzip=True,
-        ),
-        Importer(
-            "parhip",
-            "ParHIP binary graph, with sizes and weights (undirected)",
-            (".bgf", ".parhip"),
-            "storage.formats.columnar.parhip",
-            probe=_is_parhip,
-        ),
-        Importer(
-            "metis",
-            "METIS graph, with sizes and weights (undirected)",
-            (".graph", ".mgraph", ".metis"),
-            "storage.formats.text.metis",
-            gzip=True,
-        ),
-        Importer(
-            "hmetis",
-            "hMETIS hypergraph; a hyperedge is the axon of one neuron",
-            (".hgr",),
-            "storage.formats.text.hmetis",
-            gzip=True,
-        ),
-        Importer(
-            "edgelist",
-            "text, one line `source target [weight]` or named columns per synapse",
-            (".csv", ".tsv", ".txt", ".edges", ".edgelist", ".el"),
-            "storage.formats.text.edgelist",
-            heading=names_columns,
-            takes=("columns",),
-            gzip=True,
-        ),
-        Importer(
-            "qaplib",
-            "QAPLIB instance on a grid: its flows (undirected if symmetric)",
-            (".dat",),
-            "storage.formats.text.qaplib",
-            gzip=True,
-        ),
-    )
-}
 
 _DIRECTED = ("directions", "fractions")
 _ANY = (*_DIRECTED, "undirected")
@@ -245,9 +119,10 @@ EXPORTS: dict[str, Exporter] = {
 }
 
 
-def recognise(path: Path, name: str | None = None) -> Importer:
+def recognise(path: Path, name: str | None = None, *, table: bool = False) -> Importer:
     """Return the importer called `name`, or detect it from the file's content and name.
 
+    table : the user names columns, so the layout of a text does not make it a matrix
     Raises `BadInputError` if the file cannot be read, is already a network file, or has an unknown
     format.
     """
@@ -258,8 +133,13 @@ def recognise(path: Path, name: str | None = None) -> Importer:
         importer: Importer = named(FORMATS, name)
         return importer
     for importer in FORMATS.values():
-        if importer.sniff(head, path):
+        if not (table and importer.shape) and importer.sniff(head, path):
             return importer
+    if is_pickle(head):
+        raise BadInputError(
+            f"{path}: is a pickle, which may run any program and is not read; write the graph with "
+            "Graph.write_graphml (igraph), or pass it to mapper.map_network in Python"
+        )
     for importer in FORMATS.values():  # its own error names the fault
         if (importer.magic or importer.probe) and plain_suffix(path) in importer.extensions:
             return importer
@@ -294,7 +174,8 @@ def import_network(
         tables and GraphML, `nodes` (path) of SONATA
     Raises `BadInputError` with the place of the fault; then no output file remains.
     """
-    importer = recognise(source, format)
+    columns = None if extra is None else extra.get("columns")
+    importer = recognise(source, format, table=columns is not None)
     weights, traffic = importer.kept_weights(weights_are, traffic)
     if "traffic" in importer.takes:
         extra = {**(extra or {}), "traffic": traffic}

@@ -108,6 +108,8 @@ class Importer:
     module : name of the module with ``load(job)``
     probe : for formats without a magic number: whether the head of a file matches
     heading : for text: whether the head alone shows this format, under any file name
+    shape : for text with one of the extensions: whether the layout of the file shows this format;
+        not asked if the user names columns
     takes : names of additional options of ``load``
     """
 
@@ -121,6 +123,7 @@ class Importer:
     gzip: bool = False
     probe: Callable[[bytes], bool] | None = None
     heading: Callable[[bytes], bool] | None = None
+    shape: Callable[[Path, bytes], bool] | None = None
     takes: tuple[str, ...] = ()
 
     def sniff(self, head: bytes, path: Path) -> bool:
@@ -136,6 +139,8 @@ class Importer:
             return self.probe(head)
         if self.heading is not None and self.heading(head):
             return True
+        if self.shape is not None:
+            return named and is_text(head) and self.shape(path, head)
         return named and (self.binary or is_text(head))
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from storage.formats.losses import Magnitudes
 from storage.formats.names import NameTable
 from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
-from storage.store.network import ID, POPULATION, SIZE
+from storage.store.network import ID, POPULATION
 
 _ID_BITS = 31  # bits of a dense id: there are at most MAX_VERTICES
 _Numbers = NDArray[np.int32]
@@ -98,13 +98,13 @@ class EdgeSpool(Closing):
         *,
         by_number: bool = False,
         undirected: bool = False,
-        sizes: NDArray[np.int64] | None = None,
+        attributes: Iterable[tuple[str, NDArray[Any], Sequence[str] | None]] = (),
         populations: list[str] | None = None,
     ) -> NetworkMeta:
         """Write the network to the destination; raise `BadInputError` if there was no edge.
 
         by_number : order neurons whose names are whole numbers by increasing number
-        sizes : of the neurons, in the order of their new ids, shape (ids,)
+        attributes : name, values in the order of the new ids, shape (ids,), and labels or None
         populations : names of all populations; whole numbers are sorted in increasing order
         """
         ids: _Ids = self.distinct
@@ -135,8 +135,8 @@ class EdgeSpool(Closing):
                 writer.set_attribute_parts(
                     POPULATION, len(members.names) - 1, members.populations, members.names
                 )
-            if sizes is not None:
-                writer.set_attribute(SIZE, sizes)
+            for name, values, texts in attributes:
+                writer.set_attribute(name, values, texts)
             source_name = {"source": job.source.name}
             return writer.finish(source_name | provenance | self._magnitudes.facts)
 

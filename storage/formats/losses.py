@@ -35,6 +35,8 @@ WEIGHTS_NEGATIVE = "weights_negative"
 """Provenance key: number of negative weights; their traffic has no sign."""
 WEIGHTS_MISSING = "weights_missing"
 """Provenance key: number of synapses that weigh 1 because the file has weights only for others."""
+ASSUMED = "assumed"
+"""Provenance key: a note on facts that the file does not state, such as directions."""
 
 
 Weight = TypeVar("Weight", NDArray[Any], NDArray[Any] | None)

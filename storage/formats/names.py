@@ -95,6 +95,11 @@ class NameTable:
         return list(self._numbers)
 
 
+def shown_name(name: str) -> str:
+    """Return a name for a message, truncated if long."""
+    return repr(name if len(name) <= 40 else name[:40] + "...")
+
+
 def _rounded(size: float) -> int:
     """Return mebibytes rounded up to a quarter of their power of two, as an estimate."""
     size = int(size / (1 << 20)) + 1

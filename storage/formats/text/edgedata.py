@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from storage.errors import BadInputError
 from storage.formats.base import ImportJob
-from storage.formats.columns import NONE, WEIGHTS, listed
+from storage.formats.columns import listed
 from storage.formats.compact import EdgeSpool
-from storage.formats.losses import WEIGHTS_MISSING
 from storage.formats.names import NameTable
 from storage.formats.text.heading import separator
 from storage.formats.text.namedtable import Where, kept_lines
 from storage.formats.text.reader import TextReader
+from storage.formats.weightkeys import WeightKeys
 from storage.store.meta import NetworkMeta
 
 READ_BYTES = 1 << 20  # bytes of text read at a time
@@ -48,29 +48,11 @@ def _ends(text: str, mark: str | None = None) -> list[str]:
     return [part.strip() for part in parts]
 
 
-class EdgeData:
+class EdgeData(WeightKeys):
     """Parses the dictionaries of edges, and collects their keys.
 
     missing : number of edges without a weight
     """
-
-    def __init__(self, wanted: str | None) -> None:
-        """wanted : key of the weights, if it has no usual name; `NONE` for no weights"""
-        self._wanted = WEIGHTS if wanted is None else () if wanted == NONE else (wanted,)
-        self._used: set[str] = set()
-        self._ignored: set[str] = set()
-        self.missing = 0
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """Return the entries for the provenance of a network."""
-        used: dict[str, Any] = {"source": 1, "target": 2}
-        if not self._used:
-            return {"columns": used, "columns_ignored": sorted(self._ignored)}
-        used["weight"] = ", ".join(sorted(self._used))
-        ignored = sorted(self._ignored - self._used)
-        facts: dict[str, Any] = {"columns": used, "columns_ignored": ignored}
-        return {**facts, WEIGHTS_MISSING: self.missing} if self.missing else facts
 
     def weights(self, texts: list[str]) -> NDArray[np.float64]:
         """Return the weight of each edge, default 1; raise `ValueError` (text, fault)."""
@@ -83,7 +65,7 @@ class EdgeData:
     def _weight(self, text: str) -> float:
         """Return the weight of an edge, nan if it has none."""
         plain = _PLAIN.fullmatch(text)
-        if plain is not None and "weight" in self._wanted:
+        if plain is not None and self.accepts("weight"):
             data: Any = {"weight": float(plain[1])}
         else:
             try:
@@ -95,19 +77,10 @@ class EdgeData:
                 data = None
         if not isinstance(data, dict):
             raise ValueError(text, "is not a dictionary of numbers and text")
-        key = next((key for key in self._wanted if key in data), None)
-        self._ignored |= {str(name) for name in data if name != key}
-        if key is None:
-            return np.nan
-        self._used.add(key)
-        value = data[key]
         try:
-            number = float("nan" if isinstance(value, bool | str) else value)
-        except (TypeError, OverflowError):
-            number = np.nan
-        if not np.isfinite(number):
-            raise ValueError(text, f"has no finite number for {key}")
-        return number
+            return self.weight(data)
+        except ValueError as error:
+            raise ValueError(text, *error.args) from error
 
 
 def load_data(reader: TextReader, wanted: str | None, job: ImportJob) -> NetworkMeta:
@@ -130,7 +103,7 @@ def load_data(reader: TextReader, wanted: str | None, job: ImportJob) -> Network
             spool.add(*table.pairs(sources, targets), weights)
             table.require_memory(reader.fraction)
             job.progress(reader.fraction)
-        provenance = {"format": "edgelist", **data.facts}
+        provenance = {"format": "edgelist", **data.facts(1, 2)}
         return spool.write(provenance, by_number=True)
 
 

@@ -16,8 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any, NoReturn
-from xml.parsers import expat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,15 +24,15 @@ from storage.errors import BadInputError
 from storage.formats.base import ImportJob
 from storage.formats.columns import NONE, WEIGHTS, ColumnNames
 from storage.formats.compact import EdgeSpool
-from storage.formats.names import NameTable
+from storage.formats.edgebuffer import EdgeBuffer
+from storage.formats.names import NameTable, shown_name
 from storage.formats.text.reader import TextReader
+from storage.formats.text.xmlstream import READ_BYTES, XmlStream
+from storage.formats.weightkeys import wanted_weight
 from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
 from storage.store.network import SIZE
 
-READ_BYTES = 1 << 20
-LONGEST = 2 << 20  # most bytes of a tag, which the parser scans again with each piece
-EDGES = 1 << 16  # edges buffered as Python numbers
 MAX_TEXT = 64  # most characters of a weight or size
 MAX_SIZE = 2**62
 
@@ -79,10 +77,8 @@ class _Sizes:
         return sizes
 
 
-class GraphMLParser:
-    """Parses a document in pieces and passes its edges to a spool.
-    Raises `BadInputError` with the line of the first fault.
-    """
+class GraphMLParser(XmlStream):
+    """Passes the edges of a document to a spool."""
 
     def __init__(
         self, path: Path, spool: EdgeSpool, names: NameTable, weight: str | None = None
@@ -90,7 +86,8 @@ class GraphMLParser:
         """names : receives the names of the nodes
         weight : name or id of the key that holds weights, if it has no usual name
         """
-        self._path, self._spool, self._wanted = path, spool, weight
+        super().__init__(path, "graphml")
+        self._wanted = weight
         self.undirected: bool | None = None  # None until the graph begins
         self._names = names
         self._declared = 0
@@ -99,67 +96,30 @@ class GraphMLParser:
         self._chosen: str | None = None
         self._sizes = _Sizes()
         self._node_number = -1  # number of the open node
-        self._open: list[str] = []
         self._text: list[str] | None = None
         self._key = ""
         self._edge: tuple[int, int, bool] | None = None
         self._weight: float | None = None
-        self._source: list[int] = []
-        self._target: list[int] = []
-        self._weights: list[float] = []
-        self._fed = 0
-        self._parser = parser = expat.ParserCreate(namespace_separator=" ")
-        parser.buffer_text = True
-        parser.StartElementHandler = self._start
-        parser.EndElementHandler = self._end
-        parser.CharacterDataHandler = self._data
-        parser.EntityDeclHandler = self._refuse_entity
+        self._edges = EdgeBuffer(spool)
 
     def feed(self, piece: bytes, last: bool = False) -> None:
         """Parse the next bytes of the document."""
-        try:
-            self._parser.Parse(piece, last)
-        except expat.ExpatError as error:
-            reason = expat.ErrorString(error.code)
-            raise BadInputError(
-                f"{self._path}: line {error.lineno}: not valid XML ({reason}); "
-                "is the file complete?"
-            ) from error
-        except BadInputError:
-            raise
-        except (LookupError, ValueError) as error:  # errors of Python's codecs
-            raise BadInputError(
-                f"{self._path}: line 1: unknown encoding ({error}); save it as UTF-8"
-            ) from error
-        self._fed += len(piece)
-        if self._fed - max(0, self._parser.CurrentByteIndex) > LONGEST:
-            self._complain("a tag or comment is longer than 2 MB; is the file damaged?")
+        super().feed(piece, last)
         if last:
-            self._flush()
+            self._edges.flush()
             if self.undirected is None:
                 raise BadInputError(f"{self._path}: contains no graph")
             for name, line in self._missing.items():
                 raise BadInputError(
-                    f"{self._path}: line {line}: an edge refers to node {_shown(name)}, which the "
-                    "file does not declare"
+                    f"{self._path}: line {line}: an edge refers to node {shown_name(name)}, "
+                    "which the file does not declare"
                 )
 
     def sizes(self) -> NDArray[np.int64] | None:
         """Return the sizes, shape (nodes,), if the document has them."""
         return self._sizes.array(len(self._names))
 
-    def _complain(self, fault: str) -> NoReturn:
-        raise BadInputError(f"{self._path}: line {self._parser.CurrentLineNumber}: {fault}")
-
-    def _refuse_entity(self, *_: object) -> None:
-        self._complain("declares an entity; remove it")
-
-    def _start(self, tag: str, attributes: dict[str, str]) -> None:
-        tag = tag.rpartition(" ")[2]
-        parent = self._open[-1] if self._open else None
-        self._open.append(tag)
-        if parent is None and tag != "graphml":
-            self._complain(f"the document is a <{tag[:40]}>, not <graphml>")
+    def _start(self, tag: str, parent: str | None, attributes: dict[str, str]) -> None:
         if tag == "node":
             self._node(self._required(attributes, "id", tag))
         elif tag == "edge":
@@ -182,11 +142,6 @@ class GraphMLParser:
             self._text = []
         elif tag == "hyperedge":
             self._complain("hyperedges have no source; give edges")
-
-    def _required(self, attributes: dict[str, str], name: str, tag: str) -> str:
-        if name not in attributes:
-            self._complain(f"a <{tag}> has no {name}")
-        return attributes[name]
 
     def _begin_graph(self, attributes: dict[str, str], parent: str | None) -> None:
         default = attributes.get("edgedefault")
@@ -220,7 +175,7 @@ class GraphMLParser:
         if name in self._missing:
             del self._missing[name]
         elif name in self._names:
-            self._complain(f"node {_shown(name)} is declared twice")
+            self._complain(f"node {shown_name(name)} is declared twice")
         self._node_number = self._names.number(name)
         self._declared += 1
         if self._declared > MAX_VERTICES:
@@ -233,7 +188,7 @@ class GraphMLParser:
         for end in ("source", "target"):
             name = self._required(attributes, end, "edge")
             if name not in self._names:
-                self._missing[name] = self._parser.CurrentLineNumber
+                self._missing[name] = self._line
             ends.append(self._names.number(name))
         own = attributes.get("directed")
         if own == "true" and self.undirected:
@@ -248,7 +203,6 @@ class GraphMLParser:
             self._text.append(text)
 
     def _end(self, tag: str) -> None:
-        tag = self._open.pop()
         if tag == "edge" and self._edge is not None:
             self._add(*self._edge)
             self._edge = None
@@ -288,20 +242,7 @@ class GraphMLParser:
         if weight is None and self._chosen is not None:
             weight = self._keys[self._chosen].default
         for ends in ((source, target), (target, source))[: 1 + both]:
-            self._source.append(ends[0])
-            self._target.append(ends[1])
-            self._weights.append(1.0 if weight is None else weight)
-        if len(self._source) >= EDGES:
-            self._flush()
-
-    def _flush(self) -> None:
-        source, target = np.array(self._source, np.int64), np.array(self._target, np.int64)
-        self._spool.add(source, target, np.array(self._weights, np.float64))
-        self._source, self._target, self._weights = [], [], []
-
-
-def _shown(name: str) -> str:
-    return repr(name if len(name) <= 40 else name[:40] + "...")
+            self._edges.add(*ends, 1.0 if weight is None else weight)
 
 
 def load(job: ImportJob, columns: ColumnNames | None = None) -> NetworkMeta:
@@ -310,9 +251,7 @@ def load(job: ImportJob, columns: ColumnNames | None = None) -> NetworkMeta:
     columns : its weight names the key of weights; source and target cannot be chosen
     Raises `BadInputError` with the line of the first fault.
     """
-    if columns is not None and columns != ColumnNames(weight=columns.weight):
-        raise BadInputError(f"{job.source}: a graphml file has no columns for source and target")
-    wanted: Any = None if columns is None else columns.weight
+    wanted = wanted_weight(job, "graphml", columns)
     names = NameTable(job.source, job.memory)
     with TextReader(job.source) as reader, EdgeSpool(job, names) as spool:
         parser = GraphMLParser(job.source, spool, names, wanted)
@@ -321,5 +260,9 @@ def load(job: ImportJob, columns: ColumnNames | None = None) -> NetworkMeta:
             names.require_memory(reader.fraction)
             job.progress(reader.fraction)
         parser.feed(b"", last=True)
-        undirected = bool(parser.undirected)
-        return spool.write({"format": "graphml"}, undirected=undirected, sizes=parser.sizes())
+        sizes = parser.sizes()
+        return spool.write(
+            {"format": "graphml"},
+            undirected=bool(parser.undirected),
+            attributes=() if sizes is None else ((SIZE, sizes, None),),
+        )

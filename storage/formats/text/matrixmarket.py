@@ -1,8 +1,10 @@
 """Matrix Market files (NIST, 1996): entry (i, j) is a synapse from neuron i to neuron j.
 
-A symmetric matrix is an undirected network. Explicit zeros are synapses of weight 0 in the
+A symmetric matrix is an undirected network. In a skew-symmetric one, entry (i, j) is also entry
+(j, i) with the opposite sign: two synapses. Explicit zeros are synapses of weight 0 in the
 `coordinate` format, but not in the `array` format. The weight of a synapse is the magnitude of its
-entry (`losses.Magnitudes`). Complex, Hermitian and skew-symmetric matrices are refused.
+entry (`losses.Magnitudes`). Complex and Hermitian
+matrices are refused.
 """
 
 from __future__ import annotations
@@ -30,11 +32,17 @@ Edges = tuple[tuple[Ends, Ends], Weight | None]
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Banner and size line. `entries` is the number of lines that follow."""
+    """Banner and size line.
+
+    symmetric : the file lists only the lower triangle; skew : without the diagonal, and entries
+        above it have the opposite sign
+    entries : number of lines that follow
+    """
 
     dense: bool
     pattern: bool
     symmetric: bool
+    skew: bool
     neurons: int
     entries: int
 
@@ -45,13 +53,14 @@ def read_header(reader: TextReader) -> Header:
     layout, kind, symmetry = words[2:5]
     if layout not in ("coordinate", "array"):
         _refuse(reader, f"layout {layout[:24]!r} is unknown; it must be coordinate or array")
-    if kind not in ("real", "double", "integer", "pattern"):
+    if kind not in ("real", "double", "integer", "unsigned-integer", "pattern"):
         _refuse(reader, f"{kind[:24]} entries cannot be weights; use real, integer or pattern")
-    if symmetry == "skew-symmetric":
-        _refuse(reader, "a skew-symmetric matrix stores half of its entries; save it as general")
-    if symmetry not in ("general", "symmetric"):
+    if symmetry not in ("general", "symmetric", "skew-symmetric"):
         _refuse(reader, f"symmetry {symmetry[:24]!r} is not supported; use general or symmetric")
-    dense, symmetric = layout == "array", symmetry == "symmetric"
+    dense, skew = layout == "array", symmetry == "skew-symmetric"
+    symmetric = skew or symmetry == "symmetric"
+    if skew and kind == "pattern":
+        _refuse(reader, "a skew-symmetric matrix has signs, a pattern has none; use real")
     if dense and kind == "pattern":
         _refuse(reader, "an array has no pattern form; use coordinate")
     text = reader.next_line() or ""
@@ -66,8 +75,9 @@ def read_header(reader: TextReader) -> Header:
     if not 0 < rows <= MAX_VERTICES:
         fault = "no neurons" if rows == 0 else f"{rows} neurons"
         _refuse(reader, f"{fault}; a network needs 1 to {MAX_VERTICES}")
-    full = rows * (rows + 1) // 2 if symmetric else rows * rows
-    return Header(dense, kind == "pattern", symmetric, rows, full if dense else numbers[2])
+    full = rows * (rows - 1 if skew else rows + 1) // 2 if symmetric else rows * rows
+    entries = full if dense else numbers[2]
+    return Header(dense, kind == "pattern", symmetric, skew, rows, entries)
 
 
 def _banner(reader: TextReader) -> list[str]:
@@ -92,6 +102,12 @@ def _coordinates(header: Header, rows: Rows) -> Edges:
             f"{rows.reader.where(line)}: entry above the diagonal of a symmetric matrix; "
             "list only the lower triangle, or declare it general"
         )
+    if header.skew and (on := np.flatnonzero(source == target)).size:
+        line = int(rows.lines[on[0]])
+        raise BadInputError(
+            f"{rows.reader.where(line)}: entry on the diagonal of a skew-symmetric matrix; "
+            "remove it"
+        )
     return (source, target), None if header.pattern else rows.weights(2)
 
 
@@ -101,13 +117,14 @@ def _array_ends(header: Header, first: int, last: int) -> tuple[Ends, Ends]:
     if not header.symmetric:
         column, row = np.divmod(place, header.neurons)
         return row, column
-    before = header.neurons - 1 - (math.isqrt(8 * (header.entries - 1 - first) + 1) - 1) // 2
-    length = header.neurons - before  # of the first column
+    size = header.neurons - header.skew  # of the triangle: without the diagonal if skew
+    before = size - 1 - (math.isqrt(8 * (header.entries - 1 - first) + 1) - 1) // 2
+    length = size - before  # of the first column
     lengths = np.arange(length, max(0, length - place.size), -1)  # one per entry are enough
-    begin = before * header.neurons - before * (before - 1) // 2
+    begin = before * size - before * (before - 1) // 2
     starts = begin + np.append(0, np.cumsum(lengths))
     column = np.searchsorted(starts, place, side="right") - 1
-    return place - starts[column] + before + column, before + column
+    return place - starts[column] + before + column + header.skew, before + column
 
 
 def _edges(reader: TextReader, header: Header) -> Iterator[Edges]:
@@ -140,9 +157,13 @@ def load(job: ImportJob) -> NetworkMeta:
     magnitudes = Magnitudes(job.keeps_weights)
     with TextReader(job.source) as reader:
         header = read_header(reader)
-        with job.writer(header.neurons, undirected=header.symmetric) as writer:
+        undirected = header.symmetric and not header.skew
+        with job.writer(header.neurons, undirected=undirected) as writer:
             for ends, weight in _edges(reader, header):
                 writer.add(*ends, magnitudes.of(weight))
+                if header.skew:
+                    opposite = None if weight is None else -weight
+                    writer.add(ends[1], ends[0], magnitudes.of(opposite))
                 job.progress(reader.fraction)
             provenance = {"format": "matrixmarket", "source": job.source.name}
             return writer.finish(provenance | magnitudes.facts)

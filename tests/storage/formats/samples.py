@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.io
 import scipy.sparse
 
 Make = Callable[[Path], bytes]
@@ -135,6 +136,78 @@ def _circuit(folder: Path) -> bytes:
     return json.dumps({"manifest": {"$DIR": "."}, "networks": networks}).encode()
 
 
+def _npy(turned: bool) -> Make:
+    def make(folder: Path) -> bytes:
+        matrix = np.array([[0, 2.5, 0], [0, 0, -1], [4, 0, 0]])
+        buffer = io.BytesIO()
+        np.save(buffer, np.asfortranarray(matrix) if turned else matrix)
+        return buffer.getvalue()
+
+    return make
+
+
+def _matlab(sparse: bool, compressed: bool) -> Make:
+    def make(folder: Path) -> bytes:
+        matrix = scipy.sparse.csc_array(([1.0, -2.0, 0.5], ([0, 1, 2], [1, 2, 0])), shape=(3, 3))
+        buffer = io.BytesIO()
+        content = {"A": matrix if sparse else matrix.toarray(), "note": "text"}
+        scipy.io.savemat(buffer, content, do_compression=compressed)
+        return buffer.getvalue()
+
+    return make
+
+
+GML = """\
+Creator "igraph"
+graph
+[
+  directed 1
+  # a comment
+  node [ id 0 label "a &#233;" population "e" graphics [ x 1.5 y 2 ] ]
+  node [ id 1 label "b ]" ]
+  node [ id 7 label "c" population "i" ]
+  edge [ source 0 target 1 weight 0.5 note "x" ]
+  edge [ source 1 target 7 weight -2 ]
+]
+"""
+GEXF = """\
+<?xml version="1.0" encoding="UTF-8"?>
+<gexf xmlns="http://gexf.net/1.3" xmlns:viz="http://gexf.net/1.3/viz" version="1.3">
+  <graph defaultedgetype="directed">
+    <attributes class="node"><attribute id="0" title="population" type="string">
+      <default>e</default></attribute></attributes>
+    <nodes>
+      <node id="a" label="A"><viz:position x="1" y="-2.5" z="0"/></node>
+      <node id="b" label="&#233;"><attvalues><attvalue for="0" value="i"/></attvalues></node>
+    </nodes>
+    <edges>
+      <edge id="0" source="a" target="b" weight="0.5"/>
+      <edge id="1" source="b" target="a" type="undirected"/>
+    </edges>
+  </graph>
+</gexf>
+"""
+PAJEK = """\
+% a comment
+*Vertices 4
+1 "a b" 0.5 0.25 0.0 ellipse
+2 "c"
+3 "d"
+4 "e"
+*Arcs
+1 2 0.5 l "label"
+2 3 -2
+*Edges
+3 4
+*Arcslist
+4 1 2
+"""
+NODES = (
+    '{"directed": true, "multigraph": false, "graph": {}, "nodes": [{"population": "e", "id": "a"},'
+    ' {"id": 5}, {"id": [1, 2], "size": 3}], "links": [{"weight": 0.5, "source": "a", "target": 5},'
+    ' {"source": 5, "target": [1, 2], "key": 0}]}'
+)
+
 GRAPHML = """\
 <?xml version="1.0" encoding="UTF-8"?>
 <graphml xmlns="http://graphml.graphdrawing.org/xmlns">
@@ -164,6 +237,18 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
             3,
             2,
         ),
+        Sample(
+            "c.mtx",
+            _text("%%MatrixMarket matrix coordinate real skew-symmetric\n3 3 2\n2 1 1.5\n3 1 -2\n"),
+            3,
+            4,
+        ),
+        Sample(
+            "d.mtx",
+            _text("%%MatrixMarket matrix array real skew-symmetric\n3 3\n1.5\n-2\n0\n"),
+            3,
+            4,
+        ),
     ),
     "parquet": (
         Sample("a.parquet", _parquet(named=False), 4, 3),
@@ -179,12 +264,29 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
         Sample("e.npz", _arrays(source=[0, 1], target=[1, 2], neurons=[9]), 9, 2),
         Sample("f.npz", _arrays(i=[0, 1], j=[1, 2], w=[-1.0, 0.5], delay=[1, 1]), 3, 2),
     ),
+    "npy": (Sample("a.npy", _npy(False), 3, 3), Sample("b.npy", _npy(True), 3, 3)),
+    "matlab": (
+        Sample("a.mat", _matlab(sparse=True, compressed=True), 3, 3),
+        Sample("b.mat", _matlab(sparse=False, compressed=False), 3, 3),
+    ),
     "onnx": (Sample("a.onnx", _onnx, 16 + 8 + 2, 8 * 4 + 16),),
     "sonata": (
         Sample("a.h5", _sonata, 3, 3),
         Sample("circuit_config.json", _circuit, 3, 3),
     ),
     "graphml": (Sample("a.graphml", _text(GRAPHML), 3, 2),),
+    "gexf": (Sample("a.gexf", _text(GEXF), 2, 2),),
+    "gml": (Sample("a.gml", _text(GML), 3, 2),),
+    "pajek": (
+        Sample("a.net", _text(PAJEK), 4, 6),
+        Sample("b.net", _text("*Vertices 3\r\n*Edgeslist\r\n1 2 3\r\n"), 3, 2),
+        Sample("c.net", _text("*network x\n*vertices 2\n*matrix\n0 1.5\n-2 0\n"), 2, 2),
+    ),
+    "nodelink": (
+        Sample("a.json", _text(NODES), 3, 2),
+        Sample("b.json", _text('{"nodes": [{"name": "a"}, {"name": "b"}], "links": '
+                               '[{"source": 0, "target": 1, "value": 2}]}'), 2, 1),
+    ),
     "parhip": (
         Sample("a.bgf", _words(3, 3, 4, 56, 64, 80, 88, 1, 0, 2, 1), 3, 2),
         Sample(
@@ -201,6 +303,15 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
     "hmetis": (
         Sample("a.hgr", _text("3 4\n1 2 3\n% a comment\n3 4\n1 4\n"), 4, 4),
         Sample("b.hgr", _text("2 3 11\n5 1 2\n12 2 3\n1\n1\n20\n"), 3, 2),
+    ),
+    "adjlist": (Sample("a.adjlist", _text("#script\n0 1 2\n1 2\n2\n9\n"), 4, 3),),
+    "mladj": (
+        Sample("a.mladj", _text("# a comment\na 2\nb {'weight': 0.5}\nc {}\nb 0\nd 0\n"), 4, 2),
+    ),
+    "matrix": (
+        Sample("a.csv", _text("0,1,0,2.5\n0,0,3,0\n-1,0,0,0\n0,0,0,0\n"), 4, 4),
+        Sample("b.csv", _text(",a,b,c,d\na,0,1,0,2\nb,0,0,3,0\nc,1,0,0,0\nd,0,0,0,0\n"), 4, 4),
+        Sample("c.txt", _text("# a comment\n0 1 0 0\n0 0 1 0\n0 0 0 1\n1e0 0 0 0.5\n"), 4, 4),
     ),
     "edgelist": (
         Sample("a.txt", _text("# a comment\n10 20 0.5\n20 35 1e3\n35 10 7\n"), 3, 3),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.formats import import_network
+from storage.formats import edgebuffer, import_network
 from storage.formats.columns import ColumnNames
 from storage.formats.text import graphml
 from storage.store.network import NetworkFile
@@ -40,7 +40,7 @@ def test_document(
     name: str, piece: int, converted: Convert, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(graphml, "READ_BYTES", piece)
-    monkeypatch.setattr(graphml, "EDGES", 1)
+    monkeypatch.setattr(edgebuffer, "EDGES", 1)
     path = converted(name, document(NODES + EDGES))
     assert edges_of(path) == {(0, 1): 2.5, (1, 2): 4}
     with NetworkFile(path) as net:

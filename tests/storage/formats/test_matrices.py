@@ -98,8 +98,12 @@ BANNER = "%%MatrixMarket matrix coordinate real general\n"
         ("", ": is empty"),
         (BANNER.replace("real", "complex"), "line 1: complex entries cannot be weights"),
         (
-            BANNER.replace("general", "skew-symmetric"),
-            "line 1: a skew-symmetric matrix stores half",
+            BANNER.replace("general", "skew-symmetric").replace("real", "pattern"),
+            "line 1: a skew-symmetric matrix has signs",
+        ),
+        (
+            BANNER.replace("general", "skew-symmetric") + "3 3 1\n2 2 0\n",
+            "line 3: entry on the diagonal of a skew-symmetric matrix",
         ),
         (BANNER.replace("general", "hermitian"), "line 1: symmetry 'hermitian' is not supported"),
         (BANNER.replace("coordinate", "list"), "line 1: layout 'list' is unknown"),
@@ -363,14 +367,43 @@ def test_all_instances(data_dir: Path) -> None:
 
 def test_symmetric_arrays_in_pieces() -> None:
     """Rows and columns of any piece of a triangle, also of one that is larger than memory."""
-    header = Header(True, False, True, 7, 28)
+    header = Header(True, False, True, False, 7, 28)
     wanted = [(row, column) for column in range(7) for row in range(column, 7)]
     for first in range(28):
         for last in range(first + 1, 29):
             rows, columns = _array_ends(header, first, last)
             assert list(zip(rows.tolist(), columns.tolist(), strict=True)) == wanted[first:last]
     neurons = 2**31 - 1
-    huge = Header(True, False, True, neurons, neurons * (neurons + 1) // 2)
+    huge = Header(True, False, True, False, neurons, neurons * (neurons + 1) // 2)
     rows, columns = _array_ends(huge, neurons - 1, neurons + 2)
     assert rows.tolist() == [neurons - 1, 1, 2]
     assert columns.tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize("layout", ["coordinate", "array"])
+@pytest.mark.parametrize("size", [1, 2, 5, 9])
+def test_skew_symmetric(layout: str, size: int, converted: Convert) -> None:
+    """As scipy reads it: both triangles, with opposite signs."""
+    rng = np.random.default_rng(size)
+    lower = np.tril(rng.integers(-4, 5, (size, size)), -1).astype(float)
+    stream = io.BytesIO()
+    matrix = lower - lower.T
+    scipy.io.mmwrite(
+        stream,
+        matrix if layout == "array" else scipy.sparse.coo_array(matrix),
+        symmetry="skew-symmetric",
+    )
+    assert f" {layout} ".encode() in stream.getvalue()
+    path = converted("a.mtx", stream.getvalue(), weights_are="synapse")
+    with NetworkFile(path) as net:
+        found = np.zeros((size, size))
+        for index in range(net.block_count):
+            some = net.read_synapses(index)
+            found[some.source, some.target] = some.weight
+        assert not net.undirected
+    assert np.array_equal(found, matrix)
+
+
+def test_unsigned_integers(converted: Convert) -> None:
+    text = "%%MatrixMarket matrix coordinate unsigned-integer general\n2 2 1\n1 2 4000000000\n"
+    assert edges_of(converted("a.mtx", text)) == {(0, 1): 4e9}

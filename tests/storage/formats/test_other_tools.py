@@ -119,7 +119,7 @@ def test_weights_of_edge_data() -> None:
     assert data.weights(["{}", "{'weight': .5}", "{'count': 3, 'weight': 4}"]).tolist() == [
         1, 0.5, 4
     ]  # fmt: skip
-    assert data.facts["columns_ignored"] == ["count"]
+    assert data.facts(1, 2)["columns_ignored"] == ["count"]
 
 
 def saved_text(array: Any, **options: Any) -> bytes:

@@ -1,0 +1,1 @@
+"""Readers of graph files: GML, GEXF, Pajek, node-link JSON, adjacency lists."""

@@ -1,0 +1,192 @@
+"""Registry of the formats that networks are read from."""
+
+from __future__ import annotations
+
+from storage.formats.base import Importer
+from storage.formats.probes import (
+    is_gexf,
+    is_gml,
+    is_graphml,
+    is_nir,
+    is_nodelink,
+    is_pajek,
+    is_parhip,
+    is_square,
+)
+from storage.formats.text.heading import names_columns
+
+HDF5 = b"\x89HDF\r\n\x1a\n"
+
+FORMATS: dict[str, Importer] = {
+    importer.name: importer
+    for importer in (  # formats with a magic number first: a name can mislead
+        Importer(
+            "matrixmarket",
+            "Matrix Market; entry (i, j) is a synapse from i to j",
+            (".mtx", ".mm"),
+            "storage.formats.text.matrixmarket",
+            b"%%MatrixMarket",
+            gzip=True,
+        ),
+        Importer(
+            "parquet",
+            "Parquet table of edges (needs pyarrow)",
+            (".parquet", ".pq"),
+            "storage.formats.columnar.parquet",
+            b"PAR1",
+            takes=("columns",),
+        ),
+        Importer(
+            "nir",
+            "NIR graph of spiking layers, HDF5 (needs h5py)",
+            (".nir",),
+            "storage.formats.hdf5.nirfile",
+            HDF5,
+            inside=is_nir,
+            takes=("traffic",),
+        ),
+        Importer(
+            "npz",
+            "NumPy archive: a scipy.sparse matrix, or arrays source, target[, weight]",
+            (".npz",),
+            "storage.formats.columnar.scipynpz",
+            b"PK\3\4",
+            takes=("columns",),
+        ),
+        Importer(
+            "npy",
+            "NumPy array: a dense square matrix; entry [i, j] is a synapse from i to j",
+            (".npy",),
+            "storage.formats.matrices.npyfile",
+            b"\x93NUMPY",
+        ),
+        Importer(
+            "matlab",
+            "MATLAB file, version 5 to 7: a square matrix, sparse or dense",
+            (".mat",),
+            "storage.formats.matrices.matlab",
+            b"MATLAB ",
+            takes=("columns",),
+        ),
+        Importer(
+            "onnx",
+            "ONNX model of a feed-forward network (needs onnx)",
+            (".onnx",),
+            "storage.formats.layers.onnxfile",
+            binary=True,
+            takes=("traffic",),
+        ),
+        Importer(
+            "sonata",
+            "SONATA edges (HDF5) or circuit configuration (JSON; needs h5py)",
+            (".h5", ".hdf5", ".sonata", ".json"),
+            "storage.formats.hdf5.sonata",
+            HDF5,
+            takes=("nodes", "traffic"),
+        ),
+        Importer(
+            "graphml",
+            "GraphML, directed or not; nodes are numbered in order of appearance",
+            (".graphml", ".xml"),
+            "storage.formats.text.graphml",
+            probe=is_graphml,
+            takes=("columns",),
+            gzip=True,
+        ),
+        Importer(
+            "gexf",
+            "GEXF, directed or not, with positions and populations",
+            (".gexf",),
+            "storage.formats.graphs.gexf",
+            probe=is_gexf,
+            takes=("columns",),
+            gzip=True,
+        ),
+        Importer(
+            "gml",
+            "GML, directed or not, with labels and positions",
+            (".gml",),
+            "storage.formats.graphs.gml",
+            probe=is_gml,
+            takes=("columns",),
+            gzip=True,
+        ),
+        Importer(
+            "pajek",
+            "Pajek network of arcs (directed), edges or a matrix",
+            (".net", ".pajek"),
+            "storage.formats.graphs.pajek",
+            probe=is_pajek,
+            gzip=True,
+        ),
+        Importer(
+            "nodelink",
+            "JSON with nodes and links or edges (networkx, D3)",
+            (".json",),
+            "storage.formats.graphs.nodelink",
+            probe=is_nodelink,
+            takes=("columns",),
+            gzip=True,
+        ),
+        Importer(
+            "parhip",
+            "ParHIP binary graph, with sizes and weights (undirected)",
+            (".bgf", ".parhip"),
+            "storage.formats.columnar.parhip",
+            probe=is_parhip,
+        ),
+        Importer(
+            "metis",
+            "METIS graph, with sizes and weights (undirected)",
+            (".graph", ".mgraph", ".metis"),
+            "storage.formats.text.metis",
+            gzip=True,
+        ),
+        Importer(
+            "hmetis",
+            "hMETIS hypergraph; a hyperedge is the axon of one neuron",
+            (".hgr",),
+            "storage.formats.text.hmetis",
+            gzip=True,
+        ),
+        Importer(
+            "adjlist",
+            "adjacency list of networkx, one line `source target target ...`",
+            (".adjlist",),
+            "storage.formats.graphs.adjlist",
+            gzip=True,
+        ),
+        Importer(
+            "mladj",
+            "multi-line adjacency list of networkx, with edge data",
+            (".mladj", ".multiline_adjlist"),
+            "storage.formats.graphs.mladj",
+            takes=("columns",),
+            gzip=True,
+        ),
+        Importer(
+            "matrix",
+            "text, a square matrix of four or more columns, also with row and column names",
+            (".csv", ".tsv", ".txt"),
+            "storage.formats.matrices.textmatrix",
+            shape=is_square,
+            gzip=True,
+        ),
+        Importer(
+            "edgelist",
+            "text, one line `source target [weight]` or named columns per synapse",
+            (".csv", ".tsv", ".txt", ".edges", ".edgelist", ".el"),
+            "storage.formats.text.edgelist",
+            heading=names_columns,
+            takes=("columns",),
+            gzip=True,
+        ),
+        Importer(
+            "qaplib",
+            "QAPLIB instance on a grid: its flows (undirected if symmetric)",
+            (".dat",),
+            "storage.formats.text.qaplib",
+            gzip=True,
+        ),
+    )
+}

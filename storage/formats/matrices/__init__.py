@@ -1,0 +1,1 @@
+"""Readers of dense and sparse matrices: NumPy arrays, MATLAB files, text."""
