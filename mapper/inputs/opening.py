@@ -27,7 +27,7 @@ from storage.blobs.readahead import buffer_of
 from storage.files import writing
 from storage.formats.columns import said as said_of_columns
 from storage.formats.losses import ASSUMED
-from storage.formats.rates import read_rates
+from storage.formats.rates import name_of_rates, read_rates
 from storage.store.meta import NetworkMeta
 from storage.store.network import NetworkFile, is_network_name
 from storage.store.rates import write_rated, write_uniform
@@ -220,7 +220,9 @@ def give_rates(
         return write_uniform(network, destination, threads)
     if isinstance(source.rates, Path):
         rates = read_rates(source.rates, network, source.duration)
-        return write_rated(network, destination, rates, source=source.rates.name, threads=threads)
+        return write_rated(
+            network, destination, rates, source=name_of_rates(source.rates), threads=threads
+        )
     return write_rated(network, destination, np.asarray(source.rates), threads=threads)
 
 

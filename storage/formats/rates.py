@@ -6,11 +6,12 @@
   Tables of spike times are refused if they can be recognised.
 * SONATA: spikes of one or more populations, counted over the duration of the recording. Population
   names must match the network's attribute `population`.
+* Files of NEST's spike recorder (`nestspikes`), counted over the duration.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from storage.files import open_input
 from storage.formats.columns import listed
 from storage.formats.hdf5.sonataconfig import HDF5_MAGIC
 from storage.formats.hdf5.spikes import report_spikes
+from storage.formats.neuronfinder import NeuronFinder
 from storage.formats.text.heading import separator, split_line
 from storage.formats.text.namedtable import (
     NameCells,
@@ -30,9 +32,10 @@ from storage.formats.text.namedtable import (
     real_numbers,
     refuse,
 )
+from storage.formats.text.nestspikes import files_of_recorder, recorder_of, recorder_spikes
 from storage.formats.text.reader import TextReader
 from storage.npz import DAMAGE, open_arrays
-from storage.store.network import ID, NetworkFile
+from storage.store.network import NetworkFile
 from storage.store.rates import Rates, check_rates
 
 MANY = 1 << 16
@@ -49,6 +52,7 @@ ADVICE = (
 )  # advice for files of spike times
 
 Int64 = NDArray[np.int64]
+Spikes = tuple[Int64, NDArray[np.float64]]
 
 
 def read_rates(path: Path, network: NetworkFile, duration: float | None = None) -> Rates:
@@ -60,7 +64,14 @@ def read_rates(path: Path, network: NetworkFile, duration: float | None = None) 
     with open_input(path) as file:
         head = file.read(len(HDF5_MAGIC))
     if head == HDF5_MAGIC:
-        return _read_spikes(path, network, duration)
+        return _count_spikes(path, network, duration, report_spikes(path, network))
+    recorder = recorder_of(path, named=duration is not None)
+    if recorder is not None:
+        if duration is None and not recorder.in_ms:
+            raise BadInputError(
+                f"{path}: spike times are in steps of unknown length; give the duration"
+            )
+        return _count_spikes(path, network, duration, recorder_spikes(path, network))
     if duration is not None:
         raise BadInputError(f"{path}: only spike reports have a duration; omit it")
     if head.startswith(NPY_MAGIC):
@@ -70,6 +81,12 @@ def read_rates(path: Path, network: NetworkFile, duration: float | None = None) 
     )
     check_rates(rates, network.vertices, str(path))
     return rates
+
+
+def name_of_rates(path: Path) -> str:
+    """Return the name of a file of rates, with the number of files that are read with it."""
+    more = len(files_of_recorder(path)) - 1 if recorder_of(path, named=True) else 0
+    return path.name if not more else f"{path.name} and {more} of other processes"
 
 
 def _read_npz(path: Path, neurons: int) -> Rates:
@@ -195,77 +212,14 @@ def _choose(fields: Sequence[str], where: str) -> tuple[int, int]:
     return neuron, rate
 
 
-class NeuronFinder:
-    """Finds neurons of a network by their identifiers in its original file."""
-
-    def __init__(self, network: NetworkFile) -> None:
-        """Raises `BadInputError` if ids are unique only within a population."""
-        self._count = network.vertices
-        self._ids: Int64 | None = None
-        self._order = np.empty(0, np.int64)
-        self._labels: list[str] | None = None
-        self._numbers: dict[str, int] = {}
-        if ID in network.meta.attributes:
-            ids = network.attribute(ID)
-            if ids.labels is None:
-                self._ids, self._order = ids.stored, np.argsort(ids.stored)
-            else:
-                self._labels = [ids.labels[i] for i in ids.stored.tolist()]
-                self._numbers = {name: i for i, name in enumerate(self._labels)}
-            if np.unique(ids.stored).size < self._count:
-                raise BadInputError(
-                    "neurons of several populations share ids; give the rates as npz, an "
-                    "array `rate` in the order of the network"
-                )
-
-    @property
-    def are_numbers(self) -> bool:
-        """Return whether neurons are identified by numbers, not by names."""
-        return self._labels is None
-
-    def name(self, neuron: int) -> str:
-        """Return the identifier of a neuron."""
-        if self._labels is not None:
-            return self._labels[neuron]
-        return str(neuron if self._ids is None else self._ids[neuron])
-
-    def find(self, names: list[str], where: Where) -> Int64:
-        """Return numbers of neurons, shape (names,); raise `BadInputError` for an unknown one."""
-        if self._labels is not None:
-            found = [self._numbers.get(name, -1) for name in names]
-            result = np.array(found, np.int64)
-        else:
-            result = self._find_ids(self._whole(names, where))
-        if (result < 0).any():
-            row = int(np.flatnonzero(result < 0)[0])
-            raise BadInputError(f"{where(row)}: the network has no neuron {names[row][:40]!r}")
-        return result
-
-    def _whole(self, names: list[str], where: Where) -> Int64:
-        try:
-            return np.array(list(map(int, names)), np.int64)
-        except (ValueError, OverflowError):
-            for row, name in enumerate(names):
-                if not name.isdecimal() or len(name) > 40 or int(name) >= 2**63:
-                    raise BadInputError(
-                        f"{where(row)}: the network has no neuron {name[:40]!r}"
-                    ) from None
-            raise
-
-    def _find_ids(self, wanted: Int64) -> Int64:
-        if self._ids is None:
-            return np.where((wanted >= 0) & (wanted < self._count), wanted, -1)
-        ranked = self._ids[self._order]
-        at = np.minimum(np.searchsorted(ranked, wanted), self._count - 1)
-        return np.where(ranked[at] == wanted, self._order[at], -1)
-
-
-def _read_spikes(path: Path, network: NetworkFile, duration: float | None) -> NDArray[np.float64]:
-    """Return spikes per second, shape (neurons,)."""
+def _count_spikes(
+    path: Path, network: NetworkFile, duration: float | None, spikes: Iterator[Spikes]
+) -> NDArray[np.float64]:
+    """Return spikes per second, shape (neurons,); spikes : neurons and times in ms, in pieces."""
     if duration is not None and not 0 < duration < np.inf:
         raise BadInputError(f"{path}: the duration is {duration} s; it must be above 0")
     counts, last = np.zeros(network.vertices, np.int64), 0.0
-    for neurons, times in report_spikes(path, network):
+    for neurons, times in spikes:
         counts += np.bincount(neurons, minlength=counts.size)
         last = max(last, float(times.max()))
     seconds = last / 1000 if duration is None else duration

@@ -1,9 +1,9 @@
-"""Files of spike trains: npz archives and SONATA spike reports.
+"""Files of spike trains: npz archives, SONATA spike reports, and files of NEST's spike recorder.
 
 * npz: arrays `neuron` and `tick`, shape (spikes,), whole numbers from 0. Written files also have
   the array `rate`, spikes per tick of each neuron, so that they are valid rate files, and `ticks`,
   the number of ticks.
-* SONATA: times in milliseconds; tick t covers t to t + 1 tick lengths.
+* SONATA, and NEST with times: times in milliseconds; tick t covers t to t + 1 tick lengths.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from storage.files import PartialFile, open_input
 from storage.formats.columns import listed
 from storage.formats.hdf5.sonataconfig import HDF5_MAGIC
 from storage.formats.hdf5.spikes import report_spikes, save_report
+from storage.formats.text.nestspikes import recorder_of, recorder_spikes
 from storage.npz import DAMAGE, open_arrays
 from storage.store.network import NetworkFile
 
@@ -53,8 +54,12 @@ def read_trains(path: Path, network: NetworkFile, tick_ms: float) -> Trains:
     """
     with open_input(path) as file:
         head = file.read(len(HDF5_MAGIC))
-    if head == HDF5_MAGIC:
-        parts = list(report_spikes(path, network))
+    recorder = None if head == HDF5_MAGIC or head.startswith(b"PK") else recorder_of(path)
+    if recorder is not None and not recorder.in_ms:
+        raise BadInputError(f"{path}: spike times are in steps of unknown length; record times")
+    if head == HDF5_MAGIC or recorder is not None:
+        read = report_spikes if recorder is None else recorder_spikes
+        parts = list(read(path, network))
         neuron = np.concatenate([np.zeros(0, np.int64), *(one for one, _ in parts)])
         time = np.concatenate([np.zeros(0), *(times for _, times in parts)])
         ticks = np.floor(time / tick_ms + _EARLY)
@@ -64,7 +69,9 @@ def read_trains(path: Path, network: NetworkFile, tick_ms: float) -> Trains:
     elif head.startswith(b"PK"):
         neuron, tick = _read_npz(path, network.vertices)
     else:
-        raise BadInputError(f"{path}: neither an npz archive nor a SONATA spike report")
+        raise BadInputError(
+            f"{path}: neither an npz archive nor a SONATA spike report, nor of NEST"
+        )
     order = np.lexsort((neuron, tick))
     return Trains(neuron[order], tick[order])
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from storage.errors import BadInputError
 from storage.formats import import_network
 from storage.formats.hdf5 import spikes as spikes_module
-from storage.formats.rates import read_rates
+from storage.formats.rates import name_of_rates, read_rates
 from storage.formats.text import namedtable
+from storage.formats.trains import read_trains
 from storage.store.network import NetworkFile
 from storage.store.writer import NetworkWriter
 
@@ -298,3 +299,74 @@ def test_ids_per_population(networks: Path, tmp_path: Path) -> None:
     assert message_of(tmp_path / "s.h5", tmp_path / "net.bin").startswith(
         ": /spikes/b has node ids 0..1, but the ids of this population differ"
     )
+
+
+HEADER = "# NEST version: 3.6.0\n# RecordingBackendASCII version: 2\n"
+NEST_3 = HEADER + "sender\ttime_ms\n"
+NEST_STEPS = HEADER + "sender\ttime_step\ttime_offset\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "duration", "expected"),
+    [
+        ("r.dat", NEST_3 + "7\t1.500\n100\t2.000\n7\t1000.000\n", None, [2, 0, 1]),
+        ("r.txt", NEST_3 + "7\t1.500\n100\t2.000\n7\t900.000\n", 2.0, [1, 0, 0.5]),
+        ("r.dat", NEST_STEPS + "30\t15\t0.000\n30\t400\t0.050\n", 0.5, [0, 4, 0]),
+        ("r.dat", "sender time_ms\n100 500\n", None, [0, 0, 2]),
+        ("r.gdf", "7\t1.5\t\n7\t2.5\t\n30\t3\t\n", 1.0, [2, 1, 0]),
+        ("r.dat", NEST_3, 1.0, [0, 0, 0]),
+    ],
+)
+def test_spikes_of_nest(
+    name: str, text: str, duration: float | None, expected: list[float], networks: Path,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    (tmp_path / name).write_text(text)
+    assert rates_of(tmp_path / name, networks / SPARSE, duration) == expected
+
+
+def test_files_of_all_processes(networks: Path, tmp_path: Path) -> None:
+    for number, line in (("0", "7\t1.0\n"), ("1", "7\t2.0\n30\t500.0\n"), ("2", "")):
+        (tmp_path / f"spikes-012-{number}.dat").write_text(NEST_3 + line)
+    (tmp_path / "spikes-013-0.dat").write_text(NEST_3 + "100\t9.0\n")  # another recorder
+    for number in range(3):
+        path = tmp_path / f"spikes-012-{number}.dat"
+        assert rates_of(path, networks / SPARSE) == [4, 2, 0]
+        assert name_of_rates(path) == f"{path.name} and 2 of other processes"
+    assert rates_of(tmp_path / "spikes-013-0.dat", networks / SPARSE, 1.0) == [0, 0, 1]
+    assert name_of_rates(tmp_path / "spikes-013-0.dat") == "spikes-013-0.dat"
+    (tmp_path / "spikes-012-3.dat").write_text("7 x\n")
+    with pytest.raises(BadInputError, match=r"spikes-012-3\.dat: line 1: 'x' is not a number"):
+        rates_of(path, networks / SPARSE)
+
+
+@pytest.mark.parametrize(
+    ("network", "text", "duration", "message"),
+    [
+        (SPARSE, NEST_3 + "8\t1.0\n", None, ": line 4: the network has no neuron 8"),
+        (SPARSE, NEST_3 + "7\t-1.0\n", None, ": line 4: the time of a spike of 7 is negative"),
+        (SPARSE, NEST_3 + "7\n", None, ": line 4: 1 columns instead of 2"),
+        (SPARSE, NEST_3 + "7\t900\n", 0.5, ": a spike at 900 ms is after the duration"),
+        (SPARSE, NEST_3, None, ": without spikes the recording length is unknown"),
+        (SPARSE, NEST_STEPS + "7\t1\t0\n", None, ": spike times are in steps of unknown length"),
+        (PLAIN, NEST_3 + "1\t1.0\n", None, ": senders are ids of NEST, from 1, but the neurons"),
+        (NAMED, NEST_3 + "1\t1.0\n", None, ": senders are ids of NEST, from 1, but the neurons"),
+        (SPARSE, "7 1.5\n7 2.5\n", None, ": line 2: neuron 7 has two rates; if these are"),
+    ],
+)
+def test_faulty_spikes_of_nest(
+    network: str, text: str, duration: float | None, message: str, networks: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "r.dat").write_text(text)
+    assert message_of(tmp_path / "r.dat", networks / network, duration).startswith(message)
+
+
+def test_trains_of_nest(networks: Path, tmp_path: Path) -> None:
+    path = tmp_path / "r.dat"
+    path.write_text(NEST_3 + "30\t2.000\n7\t0.100\n")
+    with NetworkFile(networks / SPARSE) as net:
+        found = read_trains(path, net, 0.1)
+        assert (found.neuron.tolist(), found.tick.tolist()) == ([0, 1], [1, 20])
+        path.write_text(NEST_STEPS + "7\t1\t0\n")
+        with pytest.raises(BadInputError, match="in steps of unknown length"):
+            read_trains(path, net, 0.1)
