@@ -13,6 +13,7 @@ from mapper.cli.neurons import add_neurons
 from mapper.cli.options import above_zero
 from mapper.cli.simulate import add_units
 from mapper.cli.stores import add_timeout
+from mapper.cli.streams import is_standard
 from mapper.exports import EXPORTS as MAPPINGS
 from mapper.jobs.locking import lock_output
 from storage.address import path_of
@@ -24,6 +25,7 @@ examples:
   mapper export net.bin net.graph
   mapper export net.bin net.csv.gz
   mapper export net.bin edges.h5
+  mapper export net.bin - --format csv | head
   mapper export result mapping.csv
   mapper export result mapping.yaml --threshold 2
   mapper export result chip.tables.json --threshold 100 --leak 4
@@ -49,7 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "network", type=path_of, metavar="NET|DIR", help="network file or output folder to read"
     )
-    parser.add_argument("destination", type=Path, metavar="DST", help="file to write")
+    parser.add_argument(
+        "destination", type=Path, metavar="DST", help="file to write, - for text to standard output"
+    )
     names = ", ".join(dict.fromkeys((*NETWORKS, *MAPPINGS)))
     parser.add_argument("--format", metavar="F", help=f"{names} (default: by extension)")
     common.add_memory(parser)
@@ -93,6 +97,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.inputs.source import Effort
     from mapper.jobs.export import ExportRequest, export
     from mapper.results.tables import facts
+    from storage.formats.sinks import STANDARD_OUTPUT
 
     names = [name for each in MAPPINGS.values() for name in each.options]
     given = {name: getattr(options, name) for name in names}
@@ -100,9 +105,29 @@ def run(options: argparse.Namespace) -> int:
         options.network, options.destination, options.format, given, options.moved,
         Effort(common.threads_of(options), common.memory_of(options)),
     )  # fmt: skip
+    if is_standard(options.destination):
+        _require_text(options)
+        export(request._replace(destination=STANDARD_OUTPUT), common.listener(options))
+        return 0
     with lock_output(options.destination):
         result = export(request, common.listener(options))
     result["bytes"] = options.destination.stat().st_size
     shown = {name: value for name, value in result.items() if name != "left_out"}
     terminal.emit(options, result, [facts("exported", shown)])
     return 0
+
+
+def _require_text(options: argparse.Namespace) -> None:
+    """Raise `UsageError` for exports that cannot go to standard output."""
+    from mapper.errors import UsageError
+    from mapper.results.output_folder import find_folder
+    from storage.formats import choose_exporter
+    from storage.store.sharded import is_sharded
+
+    texts = ", ".join(each.name for each in NETWORKS.values() if each.text)
+    if find_folder(options.network).is_dir() and not is_sharded(options.network):
+        raise UsageError("-: mappings are not written to standard output; name a file")
+    if options.json:
+        raise UsageError("-: --json prints to standard output; name a file")
+    if options.format is None or not choose_exporter(options.destination, options.format).text:
+        raise UsageError(f"-: choose a format of text with --format ({texts}), or name a file")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from mapper.cli import options as common
 from mapper.cli import terminal
 from mapper.cli.formats import list_formats
 from mapper.cli.stores import add_timeout
+from mapper.cli.streams import is_standard, read_standard_input, require_stream
 from mapper.jobs.locking import lock_output
 from storage.address import path_of
 from storage.formats import FORMATS
@@ -26,6 +28,7 @@ examples:
   mapper import model.nir net.bin --rates weights
   mapper import net.bin net.shards --files 16
   mapper import s3://lab/net.shards net.bin
+  zcat net.graph.gz | mapper import - net.bin --format metis
 
 The format is detected from content and file name:
 {list_formats(FORMATS.values())}
@@ -45,7 +48,9 @@ traffic; `mapper docs formats` explains --weights-are.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s SRC NET [options]"
-    parser.add_argument("source", type=path_of, metavar="SRC", help="file to read")
+    parser.add_argument(
+        "source", type=path_of, metavar="SRC", help="file to read, - for standard input"
+    )
     parser.add_argument("network", type=Path, metavar="NET", help="network file to write")
     parser.add_argument(
         "--format",
@@ -70,11 +75,18 @@ def run(options: argparse.Namespace) -> int:
     from storage.store.traffic import describe, describe_weights, traffic_of
 
     common.require_format(options.format, FORMATS)
-    source = common.source_of(options, options.source)
-    request = ImportRequest(
-        source, common.effort_of(options), options.format, {"nodes": options.nodes}
-    )
-    with lock_output(options.network, bool(options.files)):
+    with ExitStack() as stack:
+        if is_standard(options.source):
+            stack.enter_context(lock_output(options.network, bool(options.files)))
+            options.source = stack.enter_context(read_standard_input(options.network))
+            require_stream(options, options.source, options.format)
+            source = common.source_of(options, options.source)
+        else:
+            source = common.source_of(options, options.source)
+            stack.enter_context(lock_output(options.network, bool(options.files)))
+        request = ImportRequest(
+            source, common.effort_of(options), options.format, {"nodes": options.nodes}
+        )
         meta = write_network(request, options.network, common.listener(options), options.files)
     result = {"path": str(options.network), **asdict(meta)}
     shown = ("neurons", "synapses", "synapses_read", "undirected", "total_size")

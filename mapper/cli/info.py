@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 from mapper.cli import options as common
 from mapper.cli import terminal
 from mapper.cli.stores import add_timeout
-from mapper.errors import MapperError
 from storage.address import RemotePath, path_of
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from storage.formats.base import Importer
+
 EPILOG = """\
 examples:
   mapper info net.bin
+  mapper info graph.gexf  (any file that import reads: format and counts)
   mapper info result      (output folder of run, with its scratch if kept)
   mapper info out         (output folder of compile)
   mapper info out/core_0_0.npc
@@ -28,7 +30,7 @@ SHOWN = 40  # maximum populations in the table; JSON has all
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=path_of, metavar="NET|DIR|NPC",
-                        help="network file, output folder, program or macro records")  # fmt: skip
+                        help="network file or file to import, output folder, program")  # fmt: skip
     common.add_memory(parser)
     add_timeout(parser)
 
@@ -64,12 +66,33 @@ def run(options: argparse.Namespace) -> int:
     if local and is_records(options.path):
         return _file(options, record_contents(options.path), "ops", "records", "op")
     if not is_network_name(options.path):
-        importer = recognise(options.path)
-        raise MapperError(
-            f"{options.path}: is a file of the format {importer.name}, not a network file; "
-            f"mapper import {options.path} net.bin, then mapper info net.bin"
-        )
+        return _foreign(options, recognise(options.path))
     return _network(options)
+
+
+def _foreign(options: argparse.Namespace, importer: Importer) -> int:
+    """Print the format of a file that import reads, and its counts if they are cheap."""
+    from mapper.results.tables import facts, size
+    from storage.formats.outline import CONTENT, HEADER, outline
+
+    path, memory = options.path, common.memory_of(options) // 2
+    common.compile_kernels(options, f"import/{importer.name}")
+    found = outline(path, importer, memory)
+    result = {"path": str(path), "format": importer.name, **found._asdict()}
+    result |= {"bytes": path.stat().st_size, "is_network": False}
+    counted = {HEADER: "the header of the file", CONTENT: "an import of the file"}
+    rows = {
+        "format": f"{importer.name}: {importer.about}",
+        "neurons": found.neurons,
+        "synapses": found.synapses,
+        "undirected": found.undirected,
+        "counted by": counted.get(found.counted or "", "not counted: the file is large"),
+        "size": size(result["bytes"]),
+        "next": f"mapper import {path} net.bin",
+    }
+    shown = {name: "unknown" if value is None else value for name, value in rows.items()}
+    terminal.emit(options, result, [facts(str(path), shown)])
+    return 0
 
 
 def _network(options: argparse.Namespace) -> int:

@@ -111,6 +111,7 @@ class Importer:
     shape : for text with one of the extensions: whether the layout of the file shows this format;
         not asked if the user names columns
     takes : names of additional options of ``load``
+    several : a file may refer to others, so it cannot come from standard input
     """
 
     name: str
@@ -125,6 +126,7 @@ class Importer:
     heading: Callable[[bytes], bool] | None = None
     shape: Callable[[Path, bytes], bool] | None = None
     takes: tuple[str, ...] = ()
+    several: bool = False
 
     def sniff(self, head: bytes, path: Path) -> bool:
         """Return whether a file with this (decompressed) `head` seems to have this format."""

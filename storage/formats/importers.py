@@ -75,6 +75,7 @@ FORMATS: dict[str, Importer] = {
             "storage.formats.layers.onnxfile",
             binary=True,
             takes=("traffic",),
+            several=True,
         ),
         Importer(
             "sonata",
@@ -83,6 +84,7 @@ FORMATS: dict[str, Importer] = {
             "storage.formats.hdf5.sonata",
             HDF5,
             takes=("nodes", "traffic"),
+            several=True,
         ),
         Importer(
             "graphml",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,25 @@ from isal import isal_zlib
 
 from storage.closing import Closing
 from storage.files import PartialFile
+
+STANDARD_OUTPUT = Path("-")
+"""This object, not another path of this name, makes a `TextSink` write to standard output."""
+
+
+class _StandardOutput(Closing):
+    """Standard output in the place of a `PartialFile`; it cannot be discarded."""
+
+    def write(self, data: bytes) -> None:
+        sys.stdout.buffer.write(data)
+
+    def seal(self) -> None:
+        sys.stdout.buffer.flush()
+
+    def publish(self) -> None:
+        """Do nothing: the bytes were written already."""
+
+    def close(self) -> None:
+        """Do nothing: standard output stays open."""
 
 
 class TextSink(Closing):
@@ -19,7 +39,9 @@ class TextSink(Closing):
         packed = path.name.lower().endswith(".gz")
         self.path = path
         self._packer = isal_zlib.compressobj(2, isal_zlib.DEFLATED, 31) if packed else None
-        self._file = PartialFile(path)
+        self._file: PartialFile | _StandardOutput = (
+            _StandardOutput() if path is STANDARD_OUTPUT else PartialFile(path)
+        )
 
     def write(self, data: bytes) -> None:
         self._file.write(data if self._packer is None else self._packer.compress(data))

@@ -29,6 +29,15 @@ def library(path: Path) -> Any:
     return require("pyarrow.parquet", "formats", path, "Parquet files")
 
 
+def count_rows(path: Path) -> int:
+    """Return the number of rows that the footer of a file declares."""
+    parquet = library(path)
+    try:
+        return int(parquet.ParquetFile(path).metadata.num_rows)
+    except (ValueError, OSError, import_module("pyarrow").ArrowException) as error:
+        raise BadInputError(f"{path}: not a valid Parquet file; save it again") from error
+
+
 def _filled(batch: Any, name: str, path: Path, first: int) -> Any:
     """Return a column; raise `BadInputError` if a value is missing."""
     column = batch.column(name)

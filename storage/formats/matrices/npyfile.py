@@ -6,6 +6,8 @@ Entries of 0 are not synapses. The file is read in blocks of rows.
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -21,20 +23,23 @@ from storage.store.meta import NetworkMeta
 ROW_BYTES = 40  # bytes per entry of a block of rows
 
 
+def read_shape(path: Path, file: BinaryIO) -> tuple[int, bool, np.dtype[Any]]:
+    """Return the neurons, whether columns are stored first, and the type of an open file."""
+    size = os.fstat(file.fileno()).st_size
+    try:
+        shape, turned, dtype = array_header(file, size, "the array")
+    except DAMAGE as error:
+        reason = " ".join(str(error).split())[:120]
+        raise BadInputError(f"{path}: not a valid npy file ({reason}); save it again") from error
+    require_numbers(path, dtype)
+    return require_square(path, shape), turned, dtype
+
+
 def load(job: ImportJob) -> NetworkMeta:
     """Convert a dense matrix to a directed network file."""
     path = job.source
     with open_input(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        try:
-            shape, turned, dtype = array_header(file, size, "the array")
-        except DAMAGE as error:
-            reason = " ".join(str(error).split())[:120]
-            raise BadInputError(
-                f"{path}: not a valid npy file ({reason}); save it again"
-            ) from error
-        require_numbers(path, dtype)
-        neurons = require_square(path, shape)
+        neurons, turned, dtype = read_shape(path, file)
         count = max(1, BLOCK // neurons)
         require_room(f"{path}: a row of the matrix", ROW_BYTES * neurons, job.memory)
         magnitudes = Magnitudes(job.keeps_weights)

@@ -73,7 +73,6 @@ def test_unknown_choices_list_the_valid_ones(words: str, said: str, run: Run) ->
 @pytest.mark.parametrize(
     "words",
     [
-        ("export", "net.bin", "-", "--format", "csv"),
         ("import", "net.csv", "-"),
         ("generate", "group-dnn", "-", "--size", "3"),
         ("run", "net.bin", "--chip", "2x2", "-o", "-"),
@@ -84,15 +83,6 @@ def test_standard_output_is_not_a_file(
 ) -> None:
     (folder / "net.csv").write_text("0,1\n1,2\n")
     assert fails(*words).startswith("-: ")
-
-
-@pytest.mark.parametrize("name", ["net.csv", "model.graph"])
-def test_info_names_the_format_of_a_file(name: str, folder: Path, fails: Fails) -> None:
-    (folder / name).write_text("2 1\n2\n1\n" if name.endswith("graph") else "0,1\n1,2\n")
-    kind = {"net.csv": "edgelist", "model.graph": "metis"}[name]
-    found = fails("info", name)
-    assert found.startswith(f"{name}: is a file of the format {kind}, not a network file; ")
-    assert f"mapper import {name} net.bin" in found
 
 
 def test_info_lists_populations(run: Run, folder: Path) -> None:
