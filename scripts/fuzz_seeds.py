@@ -44,6 +44,8 @@ def texts() -> dict[str, Files]:
             b"4 1 -1\n",
             "good-pattern.mtx": b"%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n"
             b"2 1\n3 1\n",
+            "good-skew.mtx": b"%%MatrixMarket matrix coordinate real skew-symmetric\n3 3 2\n"
+            b"2 1 1.5\n3 2 -2\n",
         },
         "metis": {
             "good.graph": metis.encode(),
@@ -64,6 +66,13 @@ def texts() -> dict[str, Files]:
             b"<default>1</default>"
             b'</key><graph edgedefault="directed"><node id="a"/><node id="b"/><edge source="a" '
             b'target="b"><data key="w">2.5</data></edge></graph></graphml>',
+        },
+        **graphs(),
+        "rates-nest": {
+            "good.dat": b"# NEST version: 3.6.0\n# RecordingBackendASCII version: 2\n"
+            b"sender\ttime_ms\n1\t0.100\n6\t2.500\n1\t900.000\n",
+            "good-steps.dat": b"# NEST version: 3.6.0\nsender\ttime_step\ttime_offset\n2\t7\t0.0\n",
+            "good-plain.dat": b"3\t1.5\n3\t2.5\n",
         },
         "rates": {
             "good.csv": b"neuron,rate\n" + b"".join(b"%d,%d\n" % (n, n + 1) for n in range(6))
@@ -88,6 +97,27 @@ def texts() -> dict[str, Files]:
             "good.csv": b"neuron,core\n0,1\n1,1\n2,0\n3,5\n4,4\n5,2\n",
             "good.txt": b"0\n1\n2\n3\n4\n5\n",
         },
+    }
+
+
+def graphs() -> dict[str, Files]:
+    """Return files of graphs and matrices as text: the samples of the tests."""
+    from tests.storage.formats.samples import SAMPLES
+
+    names = ("gexf", "gml", "pajek", "nodelink", "adjlist", "mladj", "matrix")
+    return {
+        name: {f"good-{sample.name}": sample.make(ROOT) for sample in SAMPLES[name]}
+        for name in names
+    }
+
+
+def matrices() -> dict[str, Files]:
+    """Return dense and sparse matrices of NumPy and MATLAB."""
+    from tests.storage.formats.samples import SAMPLES
+
+    return {
+        name: {f"good-{sample.name}": sample.make(ROOT) for sample in SAMPLES[name]}
+        for name in ("npy", "matlab")
     }
 
 
@@ -367,7 +397,7 @@ def main() -> None:
     wanted = sys.argv[1:]
     steps: list[Callable[[Path], dict[str, Files]]] = [networks, runs, compiled, spiking, others]
     with tempfile.TemporaryDirectory() as name:
-        found = [texts(), arrays(), *(step(Path(name)) for step in steps)]
+        found = [texts(), arrays(), matrices(), *(step(Path(name)) for step in steps)]
     for reader, files in ((one, group[one]) for group in found for one in group):
         if not wanted or reader in wanted:
             folder = CORPUS / reader

@@ -127,14 +127,16 @@ def _inside(read: Callable[[Path], object], file: str, folder: Path) -> object:
 
 
 @cache
-def _net() -> Any:
-    """Return a network of `NEURONS` neurons, whose file was deleted."""
+def _net(first: int = 0) -> Any:
+    """Return a network of `NEURONS` neurons, whose file was deleted; first : the smallest id."""
     from storage.formats import import_network
     from storage.store.network import NetworkFile
 
     with tempfile.TemporaryDirectory() as folder:
         path, made = Path(folder) / "net.csv", Path(folder) / "net.bin"
-        path.write_text("".join(f"{n},{(n + 1) % NEURONS},1\n" for n in range(NEURONS)))
+        path.write_text(
+            "".join(f"{n + first},{(n + 1) % NEURONS + first},1\n" for n in range(NEURONS))
+        )
         import_network(path, made, "edgelist", memory=MEMORY, threads=1)
         return NetworkFile(made)
 
@@ -143,6 +145,12 @@ def _rates(path: Path) -> object:
     from storage.formats.rates import read_rates
 
     return read_rates(path, _net())
+
+
+def _nest_rates(path: Path) -> object:
+    from storage.formats.rates import read_rates
+
+    return read_rates(path, _net(1), 1.0)
 
 
 def _trains(path: Path) -> object:
@@ -372,6 +380,13 @@ def _all() -> Iterator[Reader]:
     texts = {
         "matrixmarket": "net.mtx",
         "graphml": "net.graphml",
+        "gexf": "net.gexf",
+        "gml": "net.gml",
+        "pajek": "net.net",
+        "nodelink": "net.json",
+        "adjlist": "net.adjlist",
+        "mladj": "net.mladj",
+        "matrix": "net.csv",
         "metis": "net.graph",
         "hmetis": "net.hgr",
         "edgelist": "net.csv",
@@ -381,6 +396,8 @@ def _all() -> Iterator[Reader]:
         yield Reader(name, file, partial(_imported, name))
     others: dict[str, tuple[str, Mutator]] = {
         "parhip": ("net.bgf", s._words),
+        "npy": ("net.npy", s.npy),
+        "matlab": ("net.mat", s.plain),
         "npz": ("net.npz", s.zipped),
         "parquet": ("net.parquet", libraries.parquet),
         "onnx": ("net.onnx", libraries.onnx),
@@ -398,6 +415,7 @@ def _all() -> Iterator[Reader]:
     for name, (read, file) in in_folders.items():
         yield Reader(name, "", partial(_inside, read, file), s.folder)
     yield Reader("rates", "rates", _rates)
+    yield Reader("rates-nest", "rates-1-0.dat", _nest_rates)
     yield Reader("rates-npz", "rates", _rates, s.zipped)
     yield Reader("trains", "spikes", _trains, s.zipped)
     yield Reader("samples-npz", "x.npz", _samples, s.zipped)

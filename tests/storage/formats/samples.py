@@ -152,7 +152,7 @@ def _matlab(sparse: bool, compressed: bool) -> Make:
         buffer = io.BytesIO()
         content = {"A": matrix if sparse else matrix.toarray(), "note": "text"}
         scipy.io.savemat(buffer, content, do_compression=compressed)
-        return buffer.getvalue()
+        return b"MATLAB 5.0 MAT-file".ljust(116) + buffer.getvalue()[116:]  # without the time
 
     return make
 
