@@ -26,8 +26,7 @@ def load(job: ImportJob) -> NetworkMeta:
     with TextReader(job.source, comments=b"#") as reader, EdgeSpool(job, names) as spool:
         for texts, _ in kept_lines(reader, READ_BYTES):
             lines = [text.partition("#")[0].split() for text in texts]
-            for line in lines:
-                names.number(line[0])
+            names.of_each(list(chain.from_iterable(lines)))  # in order, also without targets
             sources = list(chain.from_iterable(repeat(each[0], len(each) - 1) for each in lines))
             targets = list(chain.from_iterable(each[1:] for each in lines))
             spool.add(*names.pairs(sources, targets), None)

@@ -69,6 +69,7 @@ class GexfParser(XmlStream):
         elif tag == "node":
             data: dict[str, Any] = {LABEL: attributes[LABEL]} if LABEL in attributes else {}
             self._nodes.append((self._required(attributes, "id", tag), data))
+            self._document.nodes.number(self._nodes[-1][0])  # before nodes inside it
         elif tag == "edge":
             self._begin_edge(attributes)
         elif tag == "attvalue":

@@ -59,9 +59,9 @@ class GmlParser:
             self._line = reader.line - len(lines) + 1 - rest.count("\n")
             self._at = self._scan()
             self._document.note_progress(reader.fraction)
-        self._at = len(self._text) if self._text[self._at :].isspace() else self._at
         if self._at < len(self._text):
             self._complain('a text has no closing "; is the file complete?')
+        self._at = len(self._text.rstrip())
         if self._stack or self._key is not None:
             self._complain("the file ends inside a list or after a key; is it complete?")
         if not self._graphs:
@@ -153,7 +153,7 @@ class GmlParser:
 
 def _number(token: str) -> Any:
     """Return an unquoted value as a number, or as text if it is none."""
-    if token.isascii() and token.isdigit() and len(token) < 19:
+    if token.isascii() and token.isdigit() and len(token) < 40:
         return int(token)
     found = number_of(token)
     return token if found != found else found

@@ -31,12 +31,12 @@ _EDGE = re.compile(r"([^\s{]+)\s*(\{.*\})?")
 class _Lines:
     """Splits lines into edges; a list may continue in the next batch of lines.
 
-    nodes : names of nodes in the order of their lines, since the last call
+    names : first names of all lines since they were last cleared, in order
     """
 
     def __init__(self) -> None:
         self._node, self._left = "", 0
-        self.nodes: list[str] = []
+        self.names: list[str] = []
 
     def edges(self, texts: list[str], where: Where) -> Iterator[tuple[str, str, str, int]]:
         """Yield source, target, data, and the number of the line."""
@@ -50,6 +50,7 @@ class _Lines:
                         " repair it"
                     )
                 self._left -= 1
+                self.names.append(found[1])
                 yield self._node, found[1], found[2] or "{}", row
                 continue
             found = _HEAD.fullmatch(line)
@@ -59,7 +60,7 @@ class _Lines:
                     "neighbours; repair it"
                 )
             self._node, self._left = found[1], int(found[2])
-            self.nodes.append(self._node)
+            self.names.append(self._node)
 
     def require_end(self, path: object) -> None:
         """Raise `BadInputError` if neighbours of the last node are missing."""
@@ -88,8 +89,8 @@ def load(job: ImportJob, columns: ColumnNames | None = None) -> NetworkMeta:
                 text, fault = error.args
                 row = edges[found.index(text)][3]
                 raise BadInputError(f"{where(row)}: {listed([text])} {fault}; repair it") from error
-            names.of_each(lines.nodes)
-            lines.nodes = []
+            names.of_each(lines.names)
+            lines.names.clear()
             spool.add(*names.pairs(sources, targets), weights)
             names.require_memory(reader.fraction)
             job.progress(reader.fraction)

@@ -53,31 +53,44 @@ def _open(path: Path) -> TextReader:
     return TextReader(path, commas=b",;", comments=b"#%", blanks=b'"')
 
 
-def read_layout(reader: TextReader) -> Layout:
-    """Return the layout; a line of names is consumed. Raises `BadInputError` for an empty file."""
-    line = reader.peek()
-    if line is None:
-        raise BadInputError(f"{reader.path}: no neurons: the file has no rows")
-    mark = separator(line)
-    names = split_line(line, mark, reader.where(reader.line + 1))
-    if all(map(is_number, names)):
-        return Layout(len(names), mark)
-    reader.next_line()
-    line = reader.peek()
-    row = [] if line is None else split_line(line, mark, reader.where(reader.line + 1))
-    more = len(row) == len(names) + 1  # no cell above the names of rows
-    labelled = more or (bool(row) and (not names[0] or not is_number(row[0])))
+def read_layout(path: Path) -> Layout:
+    """Return the layout, by the first two lines. Raises `BadInputError` for an empty file."""
+    with _open(path) as reader:
+        first = _fields_of(reader)
+        if first is None:
+            raise BadInputError(f"{path}: no neurons: the file has no rows")
+        mark = separator(reader.next_line() or "")
+        row = _fields_of(reader) or []
+    more = len(row) == len(first) + 1  # no cell above the names of rows
+    if all(map(is_number, first)) and not more:
+        return Layout(len(first), mark)
+    labelled = more or (bool(row) and (not first[0] or not is_number(row[0])))
     count = len(row) - labelled
-    return Layout(count, mark, names if more else names[len(names) - count :], labelled)
+    return Layout(count, mark, first if more else first[len(first) - count :], labelled)
+
+
+def _fields_of(reader: TextReader) -> list[str] | None:
+    """Return the fields of the next line, which is not consumed; None at the end."""
+    line = reader.peek()
+    where = reader.where(reader.line + 1)
+    return None if line is None else split_line(line, separator(line), where)
+
+
+def _rows_of(path: Path, layout: Layout) -> TextReader:
+    """Open the file at the first row of numbers."""
+    reader = _open(path)
+    if layout.names is not None:
+        reader.next_line()
+    return reader
 
 
 def is_square_table(path: Path, least: int) -> bool:
     """Return whether a text has at least this number of columns, and as many rows."""
     try:
-        with _open(path) as reader:
-            layout, rows = read_layout(reader), 0
-            if layout.columns < least:
-                return False
+        layout, rows = read_layout(path), 0
+        if layout.columns < least:
+            return False
+        with _rows_of(path, layout) as reader:
             for texts, _ in kept_lines(reader, READ_BYTES):
                 if not rows and not _is_row(texts[0], layout, reader):
                     return False
@@ -100,8 +113,8 @@ def load(job: ImportJob) -> NetworkMeta:
     Raises `BadInputError` with the line of the first fault.
     """
     magnitudes = Magnitudes(job.keeps_weights)
-    with _open(job.source) as reader:
-        layout = read_layout(reader)
+    layout = read_layout(job.source)
+    with _rows_of(job.source, layout) as reader:
         if not 0 < layout.columns <= MAX_VERTICES:
             raise BadInputError(f"{reader.where()}: no column of numbers; is it a matrix?")
         with job.writer(layout.columns) as writer:

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -149,10 +150,11 @@ def _npy(turned: bool) -> Make:
 def _matlab(sparse: bool, compressed: bool) -> Make:
     def make(folder: Path) -> bytes:
         matrix = scipy.sparse.csc_array(([1.0, -2.0, 0.5], ([0, 1, 2], [1, 2, 0])), shape=(3, 3))
-        buffer = io.BytesIO()
+        buffer: Any = io.BytesIO()
         content = {"A": matrix if sparse else matrix.toarray(), "note": "text"}
         scipy.io.savemat(buffer, content, do_compression=compressed)
-        return b"MATLAB 5.0 MAT-file".ljust(116) + buffer.getvalue()[116:]  # without the time
+        data: bytes = buffer.getvalue()
+        return b"MATLAB 5.0 MAT-file".ljust(116) + data[116:]  # without the time
 
     return make
 
