@@ -76,7 +76,7 @@ def _foreign(options: argparse.Namespace, importer: Importer) -> int:
     from storage.formats.outline import CONTENT, HEADER, outline
 
     path, memory = options.path, common.memory_of(options) // 2
-    common.compile_kernels(options, f"import/{importer.name}")
+    common.compile_kernels(options, importer.kernels)
     found = outline(path, importer, memory)
     result = {"path": str(path), "format": importer.name, **found._asdict()}
     result |= {"bytes": path.stat().st_size, "is_network": False}

@@ -171,11 +171,12 @@ def import_source(
         from storage.formats import import_network, recognise
 
         path = source.network
-        name = recognise(path, format, table=source.columns is not None).name
+        importer = recognise(path, format, table=source.columns is not None)
+        name = importer.name
         more = {"columns": source.columns, **(extra or {})}
 
         def write() -> NetworkMeta:
-            listener.compile([f"import/{name}"], effort.threads)
+            listener.compile([importer.kernels], effort.threads)
             with listener.task(f"importing {path.name}") as progress:
                 return import_network(
                     path,

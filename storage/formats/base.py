@@ -112,6 +112,7 @@ class Importer:
         not asked if the user names columns
     takes : names of additional options of ``load``
     several : a file may refer to others, so it cannot come from standard input
+    like : format whose import calls the same kernels, if the table of kernels has no row for this
     """
 
     name: str
@@ -127,6 +128,7 @@ class Importer:
     shape: Callable[[Path, bytes], bool] | None = None
     takes: tuple[str, ...] = ()
     several: bool = False
+    like: str = ""
 
     def sniff(self, head: bytes, path: Path) -> bool:
         """Return whether a file with this (decompressed) `head` seems to have this format."""
@@ -144,6 +146,11 @@ class Importer:
         if self.shape is not None:
             return named and is_text(head) and self.shape(path, head)
         return named and (self.binary or is_text(head))
+
+    @property
+    def kernels(self) -> str:
+        """Return the kind of work whose kernels an import calls."""
+        return f"import/{self.like or self.name}"
 
     @property
     def weights_are(self) -> str:

@@ -59,6 +59,7 @@ FORMATS: dict[str, Importer] = {
             (".npy",),
             "storage.formats.matrices.npyfile",
             b"\x93NUMPY",
+            like="npz",
         ),
         Importer(
             "matlab",
@@ -67,6 +68,7 @@ FORMATS: dict[str, Importer] = {
             "storage.formats.matrices.matlab",
             b"MATLAB ",
             takes=("columns",),
+            like="npz",
         ),
         Importer(
             "onnx",
@@ -103,6 +105,7 @@ FORMATS: dict[str, Importer] = {
             probe=is_gexf,
             takes=("columns",),
             gzip=True,
+            like="graphml",
         ),
         Importer(
             "gml",
@@ -112,6 +115,7 @@ FORMATS: dict[str, Importer] = {
             probe=is_gml,
             takes=("columns",),
             gzip=True,
+            like="graphml",
         ),
         Importer(
             "pajek",
@@ -120,6 +124,7 @@ FORMATS: dict[str, Importer] = {
             "storage.formats.graphs.pajek",
             probe=is_pajek,
             gzip=True,
+            like="graphml",
         ),
         Importer(
             "nodelink",
@@ -129,6 +134,7 @@ FORMATS: dict[str, Importer] = {
             probe=is_nodelink,
             takes=("columns",),
             gzip=True,
+            like="graphml",
         ),
         Importer(
             "parhip",
@@ -157,6 +163,7 @@ FORMATS: dict[str, Importer] = {
             (".adjlist",),
             "storage.formats.graphs.adjlist",
             gzip=True,
+            like="graphml",
         ),
         Importer(
             "mladj",
@@ -165,6 +172,7 @@ FORMATS: dict[str, Importer] = {
             "storage.formats.graphs.mladj",
             takes=("columns",),
             gzip=True,
+            like="graphml",
         ),
         Importer(
             "matrix",
@@ -173,6 +181,7 @@ FORMATS: dict[str, Importer] = {
             "storage.formats.matrices.textmatrix",
             shape=is_square,
             gzip=True,
+            like="matrixmarket",
         ),
         Importer(
             "edgelist",
@@ -182,6 +191,7 @@ FORMATS: dict[str, Importer] = {
             heading=names_columns,
             takes=("columns",),
             gzip=True,
+            like="csv",
         ),
         Importer(
             "qaplib",
