@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from mapper.cli import options as common
@@ -127,6 +128,8 @@ def _require_text(options: argparse.Namespace) -> None:
     texts = ", ".join(each.name for each in NETWORKS.values() if each.text)
     if find_folder(options.network).is_dir() and not is_sharded(options.network):
         raise UsageError("-: mappings are not written to standard output; name a file")
+    if sys.stdout is None:
+        raise UsageError("-: standard output is closed; name a file")
     if options.json:
         raise UsageError("-: --json prints to standard output; name a file")
     if options.format is None or not choose_exporter(options.destination, options.format).text:

@@ -86,7 +86,7 @@ def _foreign(options: argparse.Namespace, importer: Importer) -> int:
         "neurons": found.neurons,
         "synapses": found.synapses,
         "undirected": found.undirected,
-        "counted by": counted.get(found.counted or "", "not counted: the file is large"),
+        "counted by": counted.get(found.counted or "", "not counted: an import takes longer"),
         "size": size(result["bytes"]),
         "next": f"mapper import {path} net.bin",
     }

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from isal import isal_zlib
 
 from storage.closing import Closing
+from storage.errors import WriteError, reason_of
 from storage.files import PartialFile
 
 STANDARD_OUTPUT = Path("-")
@@ -20,10 +23,24 @@ class _StandardOutput(Closing):
     """Standard output in the place of a `PartialFile`; it cannot be discarded."""
 
     def write(self, data: bytes) -> None:
-        sys.stdout.buffer.write(data)
+        with self._writing():
+            sys.stdout.buffer.write(data)
 
     def seal(self) -> None:
-        sys.stdout.buffer.flush()
+        with self._writing():
+            sys.stdout.buffer.flush()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Turn errors of the system into `WriteError`, except a pipe that its reader closed."""
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise WriteError(
+                f"standard output: cannot write: {reason_of(error)}; the text is incomplete"
+            ) from error
 
     def publish(self) -> None:
         """Do nothing: the bytes were written already."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mapper.errors import CLOSED_PIPE
 from storage.formats import EXPORTS, outline
 from storage.formats.text import reader
 from tests.mapper.conftest import Run
@@ -138,6 +139,22 @@ def test_refused_standard_output(
     words: tuple[str, ...], message: str, network: Path, fails: Fails
 ) -> None:
     assert fails("export", "net.bin", "-", *words, code=2).startswith(message)
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(1)
+def test_full_or_closed_standard_output(network: Path, folder: Path) -> None:
+    command = [sys.executable, "-m", "mapper", "export", str(network), "-", "--format", "csv"]
+    if Path("/dev/full").exists():
+        with Path("/dev/full").open("wb") as full:
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+        assert done.returncode == 1
+        assert b"mapper export: standard output: cannot write: No space left" in done.stderr
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert b"Traceback" not in process.stderr.read()
+    assert process.returncode == CLOSED_PIPE
 
 
 @pytest.mark.heavy
