@@ -46,9 +46,9 @@ def test_an_interrupt_while_results_are_written_leaves_nothing_under_the_final_n
 @pytest.mark.parametrize(
     ("where", "arguments"),
     [
-        ("mapper.pipeline.place_groups", ("place", "net.bin", "--chip", "8x8", "-o", "out.npz")),
+        ("mapper.jobs.place.place_groups", ("place", "net.bin", "--chip", "8x8", "-o", "out.npz")),
         (
-            "mapper.scoring.measure.measure_network",
+            "mapper.jobs.score.measure_network",
             ("score", "net.bin", "map.csv", "--chip", "8x8"),
         ),
     ],

@@ -139,7 +139,9 @@ def test_missing_weights_are_not_invented(model: Path, run: Run) -> None:
     assert run("check", "w.bin", *chip, "--rates", "weights").code == 0
     with pytest.raises(MapperError, match="without traffic by weights"):
         mapper.map_network("a.bin", "2x2", rates="weights")
-    with pytest.raises(UsageError, match='give an array of rates, "uniform" or "weights"'):
+    with pytest.raises(
+        UsageError, match='give an array of rates, the path of a file, "uniform" or "weights"'
+    ):
         mapper.map_network("w.bin", "2x2", rates="heavy")
 
 
