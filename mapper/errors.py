@@ -47,6 +47,7 @@ class CannotResumeError(MapperError):
 
 
 _OPTION = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)")
+_OUTPUT = re.compile(r"(?<![\w-])-o(?![\w-])")
 RESUME = "continue with --resume"  # the advice of a `ResumableError`
 
 
@@ -101,7 +102,7 @@ def as_argument_errors() -> Iterator[None]:
 
 def name_arguments(text: str) -> str:
     """Return a message with options of the command as arguments of Python."""
-    return _OPTION.sub(lambda found: found[1].replace("-", "_"), text)
+    return _OUTPUT.sub("output", _OPTION.sub(lambda found: found[1].replace("-", "_"), text))
 
 
 def known_error(error: Exception) -> tuple[str, int] | None:

@@ -149,7 +149,9 @@ def simulate_model(
     *,
     limit: int | None = None,
     check: bool = False,
+    cycles: bool = False,
     threads: int | None = None,
+    progress: OnProgress | None = None,
 ) -> SimulatedModel: ...
 
 
@@ -201,25 +203,26 @@ def simulate_model(
     limit : number of samples to run, from the first; default: all
     check : compare every layer with the integer reference, and the results with the model
     threads : number of threads; the results do not depend on it; default: all
-    cycles : also run the first samples cycle by cycle (ONNX)
-    frames, clock : on several cores, number of frames of that run, and the clock in MHz;
+    cycles : also run the first samples cycle by cycle; for spiking models, count the cycles of
+        each tick
+    frames, clock : for ONNX on several cores, number of frames of that run, and the clock in MHz;
         default: 20 frames, 500 MHz
-    progress : called with a stage and the fraction of its work, 0 .. 1 (ONNX)
+    progress : called with a stage and the fraction of its work, 0 .. 1
 
     Raises `UsageError` for invalid arguments, and `MapperError` for invalid samples or folders.
     """
     from mapper.monitoring.resources import all_cores
 
+    _require_timed(timed)
     found = _opened(compiled)
     if hasattr(found, "manifest"):
-        given = [name for name, value in timed.items() if value not in (None, False)]
-        if given:
-            raise UsageError(f"{given[0]}: applies to compiled ONNX models only; leave it out")
+        for name in ("frames", "clock"):
+            if timed.pop(name, None) is not None:
+                raise UsageError(f"{name}: applies to compiled ONNX models only; omit it")
         spiking: CompiledModel = found
         some = all_cores() if threads is None else threads
-        return spiking.simulate(samples, limit=limit, check=check, threads=some)
+        return spiking.simulate(samples, limit=limit, check=check, threads=some, **timed)
     network: CompiledNetwork = found
-    _require_timed(timed)
     return network.simulate(samples, limit=limit, check=check, threads=threads, **timed)
 
 

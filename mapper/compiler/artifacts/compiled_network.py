@@ -20,12 +20,12 @@ from mapper.compiler.artifacts.report import Report, read_report
 from mapper.compiler.artifacts.run import RunRequest, run_folder
 from mapper.compiler.artifacts.simulate import Compared
 from mapper.compiler.artifacts.verify import verify_compiled
-from mapper.errors import UsageError, as_argument_errors, shown
+from mapper.errors import DoesNotFitError, UsageError, as_argument_errors, shown
 from mapper.frames import to_frame
 from mapper.inputs.listener import NotesListener
 from mapper.inputs.samples import GivenSamples, sample_table
 from mapper.monitoring.callbacks import OnProgress, ignore
-from mapper.monitoring.resources import all_cores
+from mapper.monitoring.resources import all_cores, default_memory
 from mapper.results.output_folder import output_folder
 from mapper.results.output_folder import read_folder as read_output
 from mapper.results.sealed_folder import as_damage
@@ -228,7 +228,19 @@ class CompiledNetwork:
         if request.samples is not None:
             require_samples(request.samples)
         parts: list[dict[str, NDArray[Any]]] = []
-        run = run_folder(self._content, request, listener, parts.append)
+        held = 0
+
+        def take(values: dict[str, NDArray[Any]]) -> None:
+            nonlocal held
+            held += sum(one.nbytes for one in values.values())
+            if held > default_memory():
+                raise DoesNotFitError(
+                    f"samples: their outputs have more than {default_memory():,} bytes; give a "
+                    "smaller limit, and run the samples in parts"
+                )
+            parts.append(values)
+
+        run = run_folder(self._content, request, listener, take)
         found = run.samples
         assert found is not None
         check = None

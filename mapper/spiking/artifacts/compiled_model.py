@@ -6,23 +6,25 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import UsageError, as_argument_errors, name_arguments, shown
+from mapper.inputs.listener import NotesListener
 from mapper.inputs.samples import GivenSamples, sample_table
+from mapper.monitoring.callbacks import OnProgress, ignore
 from mapper.results.output_folder import output_folder
 from mapper.results.output_folder import read_folder as read_output
 from mapper.results.temporary_folder import with_folder
 from mapper.spiking.artifacts.compile import compile_into, notes_of
+from mapper.spiking.artifacts.cycles import TickCycles
 from mapper.spiking.artifacts.folder import SpikingFolder, read_folder
 from mapper.spiking.artifacts.manifest_file import CoreEntry, Manifest, OutputTrial, PopulationTrial
-from mapper.spiking.artifacts.simulate import CoresCheck, check_run, count_outputs, wrap_warning
-from mapper.spiking.pipeline import SampleSource, SpikingOptions, samples_of
-from mapper.spiking.simulate import CoresMachine
+from mapper.spiking.artifacts.run import SpikesRequest, SpikesRun, run_folder
+from mapper.spiking.artifacts.simulate import CoresCheck
+from mapper.spiking.pipeline import SampleSource, SpikingOptions
 
 if TYPE_CHECKING:
     import nir
@@ -57,6 +59,8 @@ class SimulatedModel(NamedTuple):
     saturated : per population, ticks of neurons in which a value was clipped
     check : comparison with the integer reference and with the model; None without it
     notes : a line for inputs that spike more often than the model was compiled for
+    cycles : cycles of all ticks, and packets; None without it
+    figures : the object of `mapper simulate --json`
     """
 
     outputs: dict[str, SimulatedOutput]
@@ -65,6 +69,8 @@ class SimulatedModel(NamedTuple):
     saturated: dict[str, int]
     check: CoresCheck | None
     notes: tuple[str, ...]
+    cycles: TickCycles | None
+    figures: dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -119,6 +125,8 @@ class CompiledModel:
         limit: int | None = None,
         threads: int = 1,
         check: bool = False,
+        cycles: bool = False,
+        progress: OnProgress | None = None,
     ) -> SimulatedModel:
         """Run the cores on samples, as `mapper simulate` does.
 
@@ -129,39 +137,22 @@ class CompiledModel:
         threads : number of threads; the results do not depend on it
         check : compare every spike with the integers run without cores, and the trains with the
             model in floating point
+        cycles : count the cycles of each tick
+        progress : called with a stage and the fraction of its work, 0 .. 1
 
         Raises `UsageError` for invalid arguments, and `MapperError` for invalid samples.
         """
-        content = self._content
         for name, value in (("threads", threads), ("limit", 1 if limit is None else limit)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise UsageError(f"{name} is {shown(value)}; give a whole number of 1 or more")
+        listener = NotesListener(progress or ignore)
         with as_argument_errors():
-            model = content.model
-            given = samples_of(model, sample_source(samples, "samples"), content.encoding)
-            if limit is not None:
-                given = given.first(limit)
-            if not given.samples or not given.ticks:
-                raise UsageError("samples: there are none, or they have no ticks; give some")
-            note = wrap_warning(content, given)
-            neural = [n for n, each in enumerate(model.populations) if each.dynamics is not None]
-            machine = CoresMachine(model, content.integers, content.tables())
-            with ThreadTeam(threads) as team:
-                run = machine.run(given, neural, team)
-            names = [each.name for each in model.populations]
-            outputs = {}
-            for output, row in zip(model.outputs, count_outputs(content, given, run), strict=True):
-                trains, size = run.spikes[output.population], row.counts.size
-                outputs[output.name] = SimulatedOutput(
-                    trains.counts(given.samples, size), run.potentials.get(output.population),
-                    row.classes, row.accuracy,
-                )  # fmt: skip
-            return SimulatedModel(
-                outputs, {names[number]: run.spikes[number] for number in neural}, run.events,
-                {names[number]: run.saturated[number] for number in neural},
-                check_run(content, given, run) if check else None,
-                (name_arguments(note),) if note else (),
+            source = sample_source(samples, "samples")
+            request = SpikesRequest(
+                source, limit, check, cycles, record=True, threads=threads
             )  # fmt: skip
+            found = run_folder(self._content, request, listener)
+        return _simulated(found, tuple(listener.notes))
 
     def save(self, output: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the folder of `mapper compile` and return its path; force : replace an output."""
@@ -177,6 +168,25 @@ class CompiledModel:
             f"<CompiledModel {found.model.name} on {found.chip['name']}: {found.neurons:,} "
             f"neurons, {len(found.cores)} cores, {self.weight_bits}-bit weights>"
         )
+
+
+def _simulated(found: SpikesRun, notes: tuple[str, ...]) -> SimulatedModel:
+    """Return a run whose spikes were all recorded, by the names of outputs and populations."""
+    model, run = found.folder.model, found.cores
+    neural = [n for n, each in enumerate(model.populations) if each.dynamics is not None]
+    names = [each.name for each in model.populations]
+    outputs = {}
+    for output, row in zip(model.outputs, found.outputs, strict=True):
+        trains, size = run.spikes[output.population], row.counts.size
+        outputs[output.name] = SimulatedOutput(
+            trains.counts(found.samples.samples, size), run.potentials.get(output.population),
+            row.classes, row.accuracy,
+        )  # fmt: skip
+    return SimulatedModel(
+        outputs, {names[number]: run.spikes[number] for number in neural}, run.events,
+        {names[number]: run.saturated[number] for number in neural}, found.check, notes,
+        found.cycles, found.to_json(),
+    )  # fmt: skip
 
 
 def sample_source(samples: GivenSamples, name: str) -> SampleSource:

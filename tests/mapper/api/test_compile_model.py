@@ -94,11 +94,14 @@ def test_simulation_equals_the_command(model: Path, run: Run) -> None:
     assert found.core.shape == (HIDDEN + CLASSES,)
     assert sum(each.neurons for each in found.cores) == HIDDEN + CLASSES
     assert found.weight_bits == found.manifest.trials[-1].weight_bits
-    wanted = run("simulate", "out", "--input", "spikes.npz", "--check", "--json").json()
+    words = ("simulate", "out", "--input", "spikes.npz", "--check", "--cycles", "--json")
+    wanted = run(*words).json()
     spikes = np.load("spikes.npz")
     (output,) = wanted["outputs"]
     for given in ("spikes.npz", {"x": spikes["x"], "y": spikes["y"]}):
-        result = found.simulate(given, check=True, threads=2)
+        result = found.simulate(given, check=True, threads=2, cycles=True)
+        assert json.loads(json.dumps(result.figures)) == wanted
+        assert result.cycles is not None and result.cycles.cycles.max() == wanted["cycles"]["max"]
         (name,) = result.outputs
         assert name == output["name"]
         assert result.outputs[name].counts.shape == (6, CLASSES)
@@ -112,6 +115,7 @@ def test_simulation_equals_the_command(model: Path, run: Run) -> None:
     few = found.simulate(spikes["x"], limit=2)
     assert few.outputs["output"].counts.tolist() == result.outputs["output"].counts[:2].tolist()
     assert (few.check, few.outputs["output"].accuracy, few.notes) == (None, None, ())
+    assert few.cycles is None and "cycles" not in few.figures
     often = found.simulate(np.full((1, 3, INPUTS), 9))
     assert "compile with such samples in calibrate" in often.notes[0]
 
@@ -123,7 +127,7 @@ def test_a_temporary_folder_lasts_as_long_as_the_result(model: Path) -> None:
                                    "weight bits")  # fmt: skip
     folder, files = found.folder, files_of(found.folder)
     assert files_of(found.save("kept")) == files
-    with pytest.raises(mapper.MapperError, match="kept: exists"):
+    with pytest.raises(mapper.MapperError, match="exists; choose another folder with output"):
         found.save("kept")
     assert files_of(found.save("kept", force=True)) == files
     del found
@@ -192,7 +196,10 @@ def test_refused(model: Path, kind: type[Exception], said: str, arguments: dict[
     [
         ("threads is 0; give", {"threads": 0}),
         ("limit is True; give", {"limit": True}),
-        ("samples: there are none", {"samples": np.zeros((0, 3, INPUTS), int)}),
+        (
+            "samples: has no samples, or",
+            {"samples": np.zeros((0, 3, INPUTS), int)},
+        ),
         ("samples: input has shape", {"samples": np.zeros((2, 3, 9), int)}),
         ("samples is None; give the path", {"samples": None}),
     ],

@@ -139,7 +139,7 @@ def test_a_result_in_memory(model: Path) -> None:
     with pytest.raises(mapper.UsageError, match="table 'maps' is not known; give one of layers"):
         found.rows("maps")
     assert tree(found.save("kept")) == files
-    with pytest.raises(mapper.MapperError, match="kept: exists"):
+    with pytest.raises(mapper.MapperError, match="exists; choose another folder with output"):
         found.save("kept")
     for other in (copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
         assert other.folder != folder
@@ -255,7 +255,7 @@ def test_refused(model: Path, kind: type[Exception], said: str, arguments: dict[
 
 
 @pytest.mark.heavy
-def test_refused_simulations(model: Path) -> None:
+def test_refused_simulations(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = mapper.compile_model(model, "1x1", **FAST, output="out")
     refused: list[tuple[str, dict[str, Any]]] = [
         ("threads is 0; give", {"threads": 0}),
@@ -276,6 +276,11 @@ def test_refused_simulations(model: Path) -> None:
         mapper.simulate_model("none", "samples.npz")
     with pytest.raises(mapper.UsageError, match="simulate_model has no argument 'cycle'"):
         mapper.simulate_model("out", "samples.npz", cycle=True)  # type: ignore[call-overload]
+    with monkeypatch.context() as patch:
+        patch.setattr("mapper.compiler.artifacts.compiled_network.default_memory", lambda: 4 * 16)
+        assert found.simulate("samples.npz", limit=4).outputs["y"].nbytes == 4 * 16
+        with pytest.raises(mapper.DoesNotFitError, match="their outputs have more than 64 bytes"):
+            found.simulate("samples.npz", limit=5)
     (found.folder / "core_0_0.npc").write_bytes(b"")
     with pytest.raises(mapper.MapperError, match=r"core_0_0\.npc"):
         found.verify()
@@ -290,8 +295,8 @@ def test_simulate_a_spiking_model(folder: Path) -> None:
     assert isinstance(theirs, mapper.SimulatedModel)
     for name, output in ours.outputs.items():
         assert output.classes.tolist() == theirs.outputs[name].classes.tolist()
-    with pytest.raises(mapper.UsageError, match="cycles: applies to compiled ONNX models only"):
-        mapper.simulate_model("out", "spikes.npz", cycles=True)
+    with pytest.raises(mapper.UsageError, match="frames: applies to compiled ONNX models only"):
+        mapper.simulate_model("out", "spikes.npz", frames=3)
 
 
 SCRIPT = """\
