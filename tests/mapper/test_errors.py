@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from mapper.errors import known_error
+from mapper.errors import known_error, name_arguments
 
 
 def test_errors_while_memory_runs_out_name_memory() -> None:
@@ -25,3 +25,10 @@ def test_errors_while_memory_runs_out_name_memory() -> None:
 
 def test_other_errors_are_unknown() -> None:
     assert known_error(ValueError("a")) is None
+
+
+def test_options_are_named_as_arguments() -> None:
+    said = "x: exists; choose another folder with -o, or give --force; --max-loss 3 of a--b, a-o"
+    assert name_arguments(said) == (
+        "x: exists; choose another folder with output, or give force; max_loss 3 of a--b, a-o"
+    )
