@@ -105,8 +105,8 @@ class MapSums:
     ) -> None:  # fmt: skip
         """known : whether an SQNR was predicted; None is a map without error
         most : upper limit in dB of the required SQNR
-        silent : whether it is 0 in all samples of the prediction: then its scale is not that of its
-            numbers
+        silent : whether it is 0 in all samples of the prediction: then its scale does not fit
+            its numbers
         guessed : whether the prediction is a default; then the nearest numbers are right if they
             fill the range
         """
