@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from chipsim.chip.model import Chip
 from mapper.graph.rows import StreamedRows, weight_shift
 from mapper.graph.sparsification import ThinnedGraph
+from mapper.planning.core_limits import CoreLimits
 from mapper.planning.memory import LEVEL_ROW_BYTES, most_parts
 from mapper.planning.plan import Plan
 from mapper.settings import BY_NETS, Settings
@@ -37,7 +37,7 @@ CLUSTER_BYTES = 2.5  # bytes per neuron for its compressed cluster; most cluster
 BLOCK_SHARE = 0.5  # compressed bytes of a block number relative to a part number, which is larger
 
 
-def with_disk(plan: Plan, network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
+def with_disk(plan: Plan, network: NetworkFile, chip: CoreLimits, settings: Settings) -> Plan:
     """Return the plan with the disk use of a run, accurate to about 10 %, from a sample of blocks.
 
     Also sets `scattered`; nothing else changes. The plan of the preset `classic` is unchanged, as

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import exp, log
 
-from chipsim.chip.model import Chip
+from mapper.planning.core_limits import CoreLimits
 from mapper.planning.plan import REFINED_BY, Plan
 from mapper.planning.sampling import levels_of, net_share, sample_bytes
 from mapper.settings import BY_NETS, Settings
@@ -98,7 +98,7 @@ class _Terms:
     the result, which must be the same for any number of threads.
     """
 
-    def __init__(self, network: NetworkFile, chip: Chip, settings: Settings) -> None:
+    def __init__(self, network: NetworkFile, chip: CoreLimits, settings: Settings) -> None:
         self.network, self.chip, self.settings = network, chip, settings
         self.n, self.memory = network.vertices, settings.memory_bytes
         self.m = min(network.connections, settings.degree * self.n)
@@ -246,7 +246,7 @@ class _Terms:
         return found, after
 
 
-def plan_by_connections(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
+def plan_by_connections(network: NetworkFile, chip: CoreLimits, settings: Settings) -> Plan:
     """Return the plan of a run that partitions by connections."""
     terms = _Terms(network, chip, settings)
     stages, nets_after, share = terms.stages(), False, 0.0
@@ -284,7 +284,9 @@ def plan_by_connections(network: NetworkFile, chip: Chip, settings: Settings) ->
     )
 
 
-def plan_by_nets(network: NetworkFile, chip: Chip, settings: Settings, other: Plan) -> Plan | None:
+def plan_by_nets(
+    network: NetworkFile, chip: CoreLimits, settings: Settings, other: Plan
+) -> Plan | None:
     """Return the plan with all nets in memory; None if these exceed the memory or the settings.
 
     other : plan of the same run by connections
@@ -347,7 +349,7 @@ def gathered_bytes(network: NetworkFile, settings: Settings) -> int:
     return (2 if near else 4) + (1 if light else 4)
 
 
-def most_parts(network: NetworkFile, chip: Chip) -> int:
+def most_parts(network: NetworkFile, chip: CoreLimits) -> int:
     """Return the most cores that a mapping may use; demand by axons is unknown in advance."""
     cores = max(1, chip.usable_count)
     if chip.axons_in is not None or chip.out_limit is not None:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from chipsim.chip.model import Chip
+from mapper.planning.core_limits import CoreLimits
 from mapper.planning.memory import gathered_bytes, most_parts, net_pins
 from mapper.planning.plan import REFINED_BY, Plan
 from mapper.settings import Settings
@@ -75,7 +75,7 @@ USUAL = 0.0034, 0.0040  # seconds of both on the reference machine
 
 
 def processor_seconds(
-    network: NetworkFile, chip: Chip, settings: Settings, plan: Plan
+    network: NetworkFile, chip: CoreLimits, settings: Settings, plan: Plan
 ) -> dict[str, float]:
     """Return the seconds of each stage; empty for the preset classic."""
     if settings.method == "classic":
@@ -206,7 +206,7 @@ ANNEALING = Law(4.2, 0.2, 0.4, 0.15)
 NETS = Law(4.9, 0.8, 0.2, 0.75)
 
 
-def size_of(network: NetworkFile, chip: Chip, settings: Settings) -> Size:
+def size_of(network: NetworkFile, chip: CoreLimits, settings: Settings) -> Size:
     """Return the size of a network on a chip."""
     density = network.stored_bytes() / (BYTES * max(1, network.meta.synapses))
     connections = max(1, network.connections)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from chipsim.chip.model import Chip
+from mapper.planning.core_limits import CoreLimits
 from mapper.planning.memory import plan_by_connections, plan_by_nets, plan_classic, small
 from mapper.planning.plan import Plan
 from mapper.planning.processor_time import START, processor_seconds, refinement_seconds, size_of
@@ -25,7 +25,7 @@ CHEAP = 0.75  # share of the time of a unicast run that a brief partition may ta
 LEAST_WORK = 0.03  # least share after other partitions; less refinement finds hardly anything
 
 
-def make_plan(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
+def make_plan(network: NetworkFile, chip: CoreLimits, settings: Settings) -> Plan:
     """Return the plan of a run."""
     settings = settings.resolved(chip.delivery)
     if settings.method == "classic":
@@ -64,7 +64,7 @@ def make_plan(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
     return replace(plan, net_work=share) if share >= LEAST_WORK else plan.without_nets()
 
 
-def enough_memory(network: NetworkFile, chip: Chip, settings: Settings) -> int | None:
+def enough_memory(network: NetworkFile, chip: CoreLimits, settings: Settings) -> int | None:
     """Return approximate bytes of `--memory` for a sufficient sample of the initial partition.
 
     None if `coarse_degree` limits the sample instead.

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from math import exp
 from typing import NamedTuple
 
-from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
+from mapper.planning.core_limits import CoreLimits
 from mapper.planning.memory import (
     CORE_BYTES,
     LEAST_MATRICES,
@@ -167,7 +167,7 @@ class WorkerPlan:
 
 
 def plan_workers(
-    network: NetworkFile, chip: Chip, settings: Settings, plan: Plan, count: int, threads: int
+    network: NetworkFile, chip: CoreLimits, settings: Settings, plan: Plan, count: int, threads: int
 ) -> WorkerPlan:
     """Return the plan of workers for a run that streams its network; plan : of the driver."""
     settings = settings.resolved(chip.delivery)
@@ -243,7 +243,7 @@ def ranges_for(connections: int, chunks: int, workers: int) -> int:
 
 
 def plan_sent(
-    network: NetworkFile, chip: Chip, settings: Settings, plan: Plan, count: int, summed: bool
+    network: NetworkFile, chip: CoreLimits, settings: Settings, plan: Plan, count: int, summed: bool
 ) -> dict[str, SentBytes]:
     """Return the traffic by stage, for the stages that run on `count` workers.
 
@@ -347,7 +347,9 @@ def _unit(mean: float) -> int:
     return 1 if mean < BYTE_MOST else 2 if mean < BYTE_MOST**2 else 4
 
 
-def _scored_bytes(network: NetworkFile, chip: Chip, plan: Plan, parts: int, count: int) -> float:
+def _scored_bytes(
+    network: NetworkFile, chip: CoreLimits, plan: Plan, parts: int, count: int
+) -> float:
     """Return the bytes of the results of all ranges in scoring: per core, per router, per pair."""
     ranges = ranges_for(network.connections, network.block_count, count)
     columns, rows = chip.routers
