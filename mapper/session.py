@@ -25,6 +25,7 @@ from mapper.limits.constraints import ConstraintFile, Constraints, read_constrai
 from mapper.limits.split_neurons import RelayNeurons
 from mapper.monitoring.monitor import Monitor
 from mapper.pipeline import looked_at_here, map_network
+from mapper.planning.core_limits import CoreLimits
 from mapper.planning.strategy import enough_memory, make_plan
 from mapper.planning.worker_plan import plan_workers
 from mapper.results.mapping import Mapping
@@ -153,7 +154,7 @@ def mapped(
                 "note: the preset classic minimises hops of one packet per synapse, as published, "
                 f"not hops of the packets that this chip sends (delivery = {chip.delivery!r})"
             )
-        scratch = held.enter_context(_scratch(place))
+        scratch = held.enter_context(open_scratch(place))
         plan = _plan(inputs.network, chip, settings, listener)
         constraints = constraints_on(request, inputs)
         works = works_of_run(settings, plan, chip, constraints is not None)
@@ -170,7 +171,7 @@ def mapped(
                 workers = held.enter_context(
                     start_workers(request.workers, folder, monitor.stop.check)
                 )
-                _require_workers(request.workers, workers, inputs.network, chip, settings, plan)
+                require_workers(request.workers, workers, inputs.network, chip, settings, plan)
                 if workers.note:
                     listener.note(workers.note)
                 with monitor.untimed():
@@ -187,7 +188,7 @@ def mapped(
         yield Session(mapping, report, inputs.original, imported, inputs.relays)
 
 
-def _scratch(place: Workspace) -> AbstractContextManager[Scratch]:
+def open_scratch(place: Workspace) -> AbstractContextManager[Scratch]:
     """Return a context manager for the scratch of a run."""
     if place.lasting:
         return scratch_in(place.folder / SCRATCH)
@@ -203,8 +204,8 @@ def _plan(network: NetworkFile, chip: Chip, settings: Settings, listener: Listen
     return plan
 
 
-def _require_workers(
-    asked: Asked, workers: DaskWorkers, network: NetworkFile, chip: Chip, settings: Settings,
+def require_workers(
+    asked: Asked, workers: DaskWorkers, network: NetworkFile, chip: CoreLimits, settings: Settings,
     plan: Plan,
 ) -> None:  # fmt: skip
     """Raise `DoesNotFitError` if workers have too little memory; otherwise share it out."""

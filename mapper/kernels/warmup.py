@@ -58,6 +58,11 @@ def works_of_run(settings: Settings, plan: Plan, chip: Chip, constrained: bool) 
     return found
 
 
+def works_of_partition(settings: Settings, plan: Plan) -> list[str]:
+    """Return the kinds of task in a partition with this plan, without a chip."""
+    return [f"run/{settings.preset}/cut/{'levels' if plan.levels else 'streamed'}"]
+
+
 def works_of_compilation(placed: Collection[Settings], cores: int) -> list[str]:
     """Return the kinds of task in compiling a model for several cores.
 

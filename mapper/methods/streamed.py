@@ -9,15 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from chipsim.chip.model import Chip
-from mapper.graph.by_label import numbered
 from mapper.graph.csr import Subgraph
 from mapper.graph.groups import group_traffic
-from mapper.graph.network_rows import WorkedRows
 from mapper.graph.rows import Rows, weight_shift
 from mapper.graph.sparsification import thin
 from mapper.hop_refinement.mesh import CoreMesh
-from mapper.hop_refinement.multilevel import Levels, coarsen, first_parts
-from mapper.hop_refinement.refine import Mapped, level_effort, refine_mapping
+from mapper.hop_refinement.multilevel import Levels
+from mapper.hop_refinement.refine import Mapped
 from mapper.hop_refinement.repair_limits import refine_and_repair
 from mapper.hypergraph.expected_reach import NetSample
 from mapper.hypergraph.steps import (
@@ -27,15 +25,15 @@ from mapper.hypergraph.steps import (
     refine_streamed_nets,
 )
 from mapper.limits.combined import CombinedCapacity, Resized
+from mapper.methods.cut import Parts, parts_of_levels, read_rows, refine_cut, refine_within
 from mapper.methods.nets import costs_of, refine_by_nets, refine_by_time_streamed
 from mapper.methods.steps import MappingRun, Method
 from mapper.monitoring.callbacks import OnMapping, ignore
-from mapper.partitioning.streamed import Task, balanced, open_rows, partition_streamed
+from mapper.partitioning.streamed import Task, balanced, partition_streamed
 from mapper.planning.plan import REFINED_BY
-from mapper.resume.checkpoint import Arrays, Checkpoint
+from mapper.resume.checkpoint import Checkpoint
 from mapper.scoring.stage_costs import StageCosts
 from storage.arrays import Int32, Int64, Mask
-from storage.graph import Graph
 
 
 class Streamed(Method):
@@ -47,22 +45,13 @@ class Streamed(Method):
         shift = weight_shift(meta.total_weight, meta.synapses)
         with run.monitor.stage("read"):
             seen = thin(run.graph, run.settings.degree, shift, run.team)
-            rows = self._open(seen, shift)
+            rows = read_rows(seen, shift, run.context, run.scratch, run.workers)
         self._combined = run.combined
         self._sample: NetSample | None = None  # nets used to refine parts
         self._take(rows.with_sizes(run.combined.sizes))
         faithful = shift == 0 and seen is run.graph
         nets = costs_of(run.settings.objective)
         self.costs = StageCosts(run.monitor, run.team, self._rows, faithful=faithful, nets=nets)
-
-    def _open(self, seen: Graph, shift: int) -> Rows:
-        """Return the rows of a graph, held by workers if there are any."""
-        run = self._run
-        if run.workers is not None:
-            run.monitor.expect(seen.connections)
-            run.monitor.note(f"{seen.connections:,} connections to scan")
-            return WorkedRows(seen, shift, run.workers, run.scratch, run.monitor)
-        return open_rows(seen, shift, run.plan.held, run.scratch, run.monitor, run.team)
 
     def _take(self, rows: Rows) -> None:
         """Set the rows, without coarsening levels."""
@@ -82,16 +71,15 @@ class Streamed(Method):
     def partition(self) -> tuple[Int32, Subgraph]:
         run = self._run
         if run.plan.levels and run.single_capacity:
-            part, parts = self._first_parts()
+            found = parts_of_levels(self._task(run.combined), run.context, self.costs.on_partition)
+            self._levels, part, parts = found.levels, found.part, found.count
         else:
             part, parts, self._combined = run.partition_within_limits(self._attempt)
         if run.settings.objective == "cut" and run.single_capacity:
-            with run.monitor.stage("cut refinement"):
-                mesh = CoreMesh.flat(np.full(parts, run.combined.capacity, np.int64))
-                part = self._refined(part, mesh, np.ones(run.cores, np.bool_))
-                part, parts = numbered(part, run.cores)
-                self.costs.on_partition(part)
-                self._levels = Levels([self._rows], [])
+            found = Parts(self._levels, part, parts)
+            part, parts = refine_cut(self._task(run.combined), found, run.context)
+            self.costs.on_partition(part)
+            self._levels = Levels([self._rows], [])
         if run.plan.net_share and run.single_capacity and run.constraints is None:
             with run.monitor.stage("net refinement"):
                 self._sample = read_net_sample(run.network, run.combined.sizes, run.context)
@@ -172,30 +160,6 @@ class Streamed(Method):
         task = self._task(combined)
         return partition_streamed(task, run.context._replace(steps=steps))
 
-    def _first_parts(self) -> tuple[Int32, int]:
-        """Run steps 2 and 3 on levels; return the part of every coarsest vertex, and the number."""
-        run, task = self._run, self._task(self._run.combined)
-        settings, monitor, team = run.settings, run.monitor, run.team
-        with monitor.stage("coarsen"):
-            self._levels = coarsen(
-                self._rows, task.wanted, task.capacity, settings.seed_of(2), team
-            )
-            for graph in self._levels.graphs:
-                monitor.level(graph.vertices, graph.entries // 2)
-        with monitor.stage("initial partition"):
-
-            def first() -> Arrays:
-                effort = level_effort(settings, run.plan, self._rows.entries, settings.proposals)
-                part = first_parts(
-                    self._levels.coarsest, task.wanted, task.capacity, settings.starts, effort,
-                    settings.seed_of(3), team,
-                )  # fmt: skip
-                return {"part": part}
-
-            part, parts = numbered(run.steps.run_once("first parts", first)["part"], run.cores)
-            self.costs.on_partition(part, self._levels.coarsest)
-            return part, parts
-
     def _refined(
         self, core: Int32, mesh: CoreMesh, usable: Mask, on_better: OnMapping = ignore
     ) -> Int32:
@@ -206,8 +170,7 @@ class Streamed(Method):
         """
         run = self._run
         mapped = Mapped(self._levels, core, mesh, run.plan.levels)
-        core = refine_mapping(mapped, run.context, on_better)
-        return balanced(self._task(run.combined), core, usable, run.team.threads)
+        return refine_within(self._task(run.combined), mapped, usable, run.context, on_better)
 
 
 def _places(chip: Chip) -> Int64:

@@ -52,6 +52,7 @@ class Task:
 
     capacity : of a core; cores : number of cores of the chip
     strict : parts above the capacity are an error; otherwise they are repaired later
+    parts : number of parts to cut the graph into; 0 for as few as leave some slack
     """
 
     graph: Graph
@@ -59,11 +60,12 @@ class Task:
     capacity: int
     cores: int
     strict: bool = True
+    parts: int = 0
 
     @property
     def wanted(self) -> int:
         """Number of cores to use, see `parts_wanted`."""
-        return parts_wanted(int(self.rows.sizes.sum()), self.capacity, self.cores)
+        return self.parts or parts_wanted(int(self.rows.sizes.sum()), self.capacity, self.cores)
 
 
 def parts_wanted(size: int, capacity: int, cores: int) -> int:
@@ -101,17 +103,20 @@ def partition_streamed(task: Task, context: Context) -> tuple[Int32, int]:
             monitor.observer.on_partition(part)
     else:
         part, cores = np.zeros(rows.vertices, np.int32), np.array([task.wanted], np.int64)
-    with monitor.stage("split blocks"):
-        effort = BisectionEffort(settings.bisection_repeats, settings.fm_passes, settings.smoothing)
+    if cores.max() > 1:
+        with monitor.stage("split blocks"):
+            effort = BisectionEffort(
+                settings.bisection_repeats, settings.fm_passes, settings.smoothing
+            )
 
-        def split() -> Arrays:
-            monitor.expect(rows.entries)
-            how = Splitting(1, task.capacity, effort, settings.seed_of(5))
-            found, _ = split_parts(rows, part, cores, how, plan.gathered, team, monitor.advance)
-            return {"part": found}
+            def split() -> Arrays:
+                monitor.expect(rows.entries)
+                how = Splitting(1, task.capacity, effort, settings.seed_of(5))
+                found, _ = split_parts(rows, part, cores, how, plan.gathered, team, monitor.advance)
+                return {"part": found}
 
-        part = steps.run_once("split", split)["part"]
-        monitor.observer.on_partition(part)
+            part = steps.run_once("split", split)["part"]
+            monitor.observer.on_partition(part)
     with monitor.stage("uncoarsen and refine"):  # step 4
         part = balanced(task, part, np.ones(task.cores, np.bool_), settings.threads)
         capacities = np.full(task.cores, task.capacity, np.int64)

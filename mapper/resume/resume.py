@@ -24,13 +24,13 @@ RUN = "run.json"  # in the folder of a running run: its parameters
 
 def describe_run(network: Path, chip: Chip, settings: Settings) -> dict[str, Any]:
     """Return the parameters that determine the result of a run; excludes the number of threads."""
+    return describe_job(network, settings, {"chip": chip.to_json()})
+
+
+def describe_job(network: Path, settings: Settings, more: dict[str, Any]) -> dict[str, Any]:
+    """Return what determines a result made of a network; more : in addition to the settings."""
     asked = {name: value for name, value in settings.to_json().items() if name != "threads"}
-    return {
-        "version": version(),
-        **_describe_network(network),
-        "chip": chip.to_json(),
-        **asked,
-    }
+    return {"version": version(), **_describe_network(network), **more, **asked}
 
 
 def _describe_network(network: Path) -> dict[str, Any]:
