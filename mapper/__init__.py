@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from mapper.jobs.check import Checked as Checked
     from mapper.jobs.score import Scored as Scored
     from mapper.jobs.verify import Verified as Verified
+    from mapper.partitions.api import partition as partition
+    from mapper.partitions.result import GraphPartition as GraphPartition
     from mapper.result import NetworkMapping as NetworkMapping
     from mapper.spiking.artifacts.compiled_model import CompiledModel as CompiledModel
     from mapper.spiking.artifacts.compiled_model import SimulatedModel as SimulatedModel
@@ -67,6 +69,7 @@ _PLACES = {
     "CompiledNetwork": "mapper.compiler.artifacts.compiled_network",
     "DoesNotFitError": "mapper.errors",
     "Exported": "mapper.api.exporting",
+    "GraphPartition": "mapper.partitions.result",
     "MapperError": "mapper.errors",
     "Network": "mapper.api.network",
     "NetworkMapping": "mapper.result",
@@ -86,6 +89,7 @@ _PLACES = {
     "import_network": "mapper.api.networks",
     "load": "mapper.api.networks",
     "map_network": "mapper.api.mapping",
+    "partition": "mapper.partitions.api",
     "place": "mapper.api.placing",
     "report": "mapper.api.simulating",
     "score": "mapper.api.checking",
@@ -97,11 +101,11 @@ _PLACES = {
 
 __all__ = [
     "CheckFailedError", "Checked", "Chip", "CompiledModel", "CompiledNetwork",
-    "DoesNotFitError", "Exported", "MapperError", "Network", "NetworkMapping", "Placement",
-    "Scored", "SimulatedModel", "SimulatedNetwork", "SimulatedTraffic", "SweepRuns",
-    "UsageError", "Verified", "__version__", "check", "chips", "compile_model", "export",
-    "generate", "import_network", "load", "map_network", "place", "report", "score", "simulate",
-    "simulate_model", "sweep", "verify",
+    "DoesNotFitError", "Exported", "GraphPartition", "MapperError", "Network", "NetworkMapping",
+    "Placement", "Scored", "SimulatedModel", "SimulatedNetwork", "SimulatedTraffic",
+    "SweepRuns", "UsageError", "Verified", "__version__", "check", "chips", "compile_model",
+    "export", "generate", "import_network", "load", "map_network", "partition", "place",
+    "report", "score", "simulate", "simulate_model", "sweep", "verify",
 ]  # fmt: skip
 
 

@@ -59,6 +59,7 @@ LEVELS: dict[str, list[str]] = {
         "kernels",
         "inputs",
         "session",
+        "partitions",
         "reporting",
         "portfolio",
         "compiler spiking",

@@ -23,6 +23,7 @@ from mapper.version import version
 COMMANDS = {
     "run": "map a network onto a chip",
     "sweep": "map all combinations of networks, chips and settings",
+    "partition": "divide a graph into equal parts with few edges between them",
     "compile": "compile a trained model to programs for the cores",
     "import": "convert a file to a network file",
     "export": "convert a network or a mapping to another format",
@@ -46,13 +47,14 @@ COMMANDS = {
 KEPT = {
     "run": "repeat the command with --resume to continue",
     "sweep": "repeat the command with --resume to continue",
+    "partition": "repeat the command with --resume to continue",
     "warm": "compiled kernels are kept",
 }
 """Last part of the message after Ctrl-C, by command."""
-STAGED = ("run", "sweep", "place", "compile")
+STAGED = ("run", "sweep", "place", "compile", "partition")
 """Commands with stages, which take --verbose."""
 
-SUMMARISED = ("run", "compile", "simulate", "verify", "check", "score", "place")
+SUMMARISED = ("run", "compile", "simulate", "verify", "check", "score", "place", "partition")
 """Commands that print a summary, and all tables with --details."""
 
 EPILOG = """\

@@ -1,0 +1,1 @@
+"""Partitions of graphs: `mapper.partition` and `mapper partition`, without a chip."""
