@@ -80,6 +80,19 @@ def _coarsen(
     return contract_sampled(rows, cluster, int(cluster.max()) + 1, threshold, seed, team), cluster
 
 
+def _overlay(first: Int32, second: Int32) -> Int32:
+    """Return labels that are equal where both labels are."""
+    keys = first.astype(np.int64) * (int(second.max(initial=0)) + 1) + second
+    return np.unique(keys, return_inverse=True)[1].astype(np.int32)
+
+
+def _above(label: Int32, cluster: Int32, clusters: int) -> Int32:
+    """Return the label of each cluster; vertices of a cluster have equal labels."""
+    found = np.empty(clusters, np.int32)
+    found[cluster] = label
+    return found
+
+
 def refine_by_v_cycle(
     rows: Rows,
     core: Int32,
@@ -88,22 +101,24 @@ def refine_by_v_cycle(
     seed: int,
     team: ThreadTeam,
     fixed: Mask | None = None,
+    apart: Int32 | None = None,
 ) -> Int32:
     """Run one V-cycle; return the new core of every vertex.
 
     fixed : ndarray[bool], shape (vertices,), vertices that must not move, of size 0
+    apart : ndarray[int32], shape (vertices,), labels, e.g. the cores of another mapping: vertices
+        with different labels do not move together
     """
     levels = Levels([rows], [], fixed)
     used = np.count_nonzero(mesh.capacities)
+    group = core if apart is None else _overlay(core, apart)
     while levels.coarsest.vertices > COARSEST * used:
         finer, depth = levels.coarsest, len(levels.graphs)
         still = levels.fixed_at(depth - 1)
-        coarse, cluster = _coarsen(finer, core, effort.coarse, seed + depth, team, still)
+        coarse, cluster = _coarsen(finer, group, effort.coarse, seed + depth, team, still)
         if coarse.vertices > 0.9 * finer.vertices or coarse.entries > WORTHWHILE * finer.entries:
             break
-        above = np.empty(coarse.vertices, np.int32)
-        above[cluster] = core
-        core = above
+        core, group = (_above(one, cluster, coarse.vertices) for one in (core, group))
         levels.graphs.append(coarse)
         levels.clusters.append(cluster)
     return uncoarsen(levels, core, mesh, effort, seed, team)

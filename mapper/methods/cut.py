@@ -21,7 +21,7 @@ from mapper.hop_refinement.multilevel import Levels, coarsen, first_parts
 from mapper.hop_refinement.refine import Mapped, level_effort, refine_mapping
 from mapper.monitoring.callbacks import OnMapping, ignore
 from mapper.monitoring.context import Context
-from mapper.partitioning.streamed import Task, balanced, open_rows, partition_streamed
+from mapper.partitioning.streamed import Task, balanced, open_rows
 from mapper.resume.checkpoint import Arrays
 from storage.arrays import Int32, Mask
 from storage.graph import Graph
@@ -105,16 +105,3 @@ def refine_cut(task: Task, parts: Parts, context: Context) -> tuple[Int32, int]:
         mapped = Mapped(parts.levels, parts.part, mesh, context.plan.levels)
         usable = np.ones(task.cores, np.bool_)
         return numbered(refine_within(task, mapped, usable, context), task.cores)
-
-
-def partition_graph(task: Task, context: Context) -> Int32:
-    """Run steps 2 to 4; return the part of every vertex, all within the capacity.
-
-    Raises `DoesNotFitError` if no partition within the capacity was found.
-    """
-    if context.plan.levels:
-        parts = parts_of_levels(task, context)
-    else:
-        part, count = partition_streamed(task, context)
-        parts = Parts(Levels([task.rows], []), part, count)
-    return refine_cut(task, parts, context)[0]

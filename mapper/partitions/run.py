@@ -18,7 +18,8 @@ from mapper.inputs.listener import Listener
 from mapper.inputs.objects import names_of
 from mapper.inputs.opening import open_source
 from mapper.kernels.warmup import compile_kernels, load_kernels, works_of_partition
-from mapper.methods.cut import partition_graph, read_rows
+from mapper.methods.cut import read_rows
+from mapper.methods.cut_search import partition_graph
 from mapper.monitoring.context import Context
 from mapper.monitoring.monitor import Monitor
 from mapper.partitioning.streamed import Task
