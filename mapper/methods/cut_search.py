@@ -19,6 +19,7 @@ from mapper.graph.rows import Rows
 from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hop_refinement.multilevel import Levels, objective_key
 from mapper.hop_refinement.refine import level_effort
+from mapper.hop_refinement.tiles import ROW_BYTES
 from mapper.hop_refinement.v_cycle import refine_by_v_cycle
 from mapper.methods.cut import Parts, parts_of_levels, refine_cut
 from mapper.monitoring.context import Context
@@ -28,6 +29,7 @@ from storage.arrays import Int32
 
 PROPOSALS = 30  # annealing moves per vertex and level of a V-cycle
 WORTH_ANOTHER = 0.001  # share of the cut that a V-cycle must save for another to follow
+START_WORK = 1 << 27  # vertices times parts of all starts, unless there is only one
 FIRST_STEP = 1000  # of the seeds of starts, above all other steps
 
 
@@ -58,12 +60,25 @@ def partition_graph(task: Task, context: Context) -> Int32:
     """
     if not context.plan.levels:
         part, count = partition_streamed(task, context)
-        return refine_cut(task, Parts(Levels([task.rows], []), part, count), context)[0]
+        parts = Parts(Levels([task.rows], []), part, count)
+        return refine_cut(task, parts, _within_memory(task, context))[0]
     effort = EFFORTS[context.settings.preset]
-    starts = max(1, min(effort.starts, effort.entries // max(1, task.rows.entries)))
+    rows, work = task.rows, task.rows.vertices * task.cores
+    starts = max(1, min(effort.starts, effort.entries // max(1, rows.entries), START_WORK // work))
     search = _CutSearch(task, context)
     found = [search.start(index) for index in range(starts)]
     return search.cycles(search.combined(found), effort.cycles)
+
+
+def _within_memory(task: Task, context: Context) -> Context:
+    """Return the context without exchanges between parts, if memory does not hold two parts."""
+    plan = context.plan
+    pair = 2 * ROW_BYTES * task.rows.entries // task.cores
+    if task.rows.at_hand or pair <= plan.gathered:
+        return context
+    context.monitor.note("parts exchange no vertices: memory does not hold two of them")
+    settings = replace(context.settings, exchanges=0)
+    return context._replace(settings=settings, plan=replace(plan, cycles=0))
 
 
 class _CutSearch:

@@ -17,8 +17,10 @@ from mapper.settings import EFFORTS, Settings, preset
 from storage.arrays import Int64
 
 MOST_IMBALANCE = 1000.0
-LEVEL_WORK = 1 << 33
+LEVEL_WORK = 1 << 30
 """Vertices times parts up to which all parts are cut from one graph in memory."""
+LEVEL_BUDGET = {"default": 50_000_000}
+"""Connections up to which a graph is partitioned on levels in memory, by preset."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +54,8 @@ def partition_settings(name: str, **given: Any) -> Settings:
         raise UsageError(
             f"preset is {shown(name)}; give {', '.join(EFFORTS[:-1])} or {EFFORTS[-1]}"
         )
+    if name in LEVEL_BUDGET:
+        given["level_budget"] = LEVEL_BUDGET[name]
     return preset(name, objective="cut", **given)
 
 
