@@ -61,7 +61,6 @@ EPILOG = """\
 examples:
   mapper generate cortex net.bin --side 316 --fanout 50 --sigma 6
   mapper run net.bin --chip 20x20 --neurons-per-core 256 -o result
-
 exit codes: 0 done, 1 bad input, 2 usage, 3 no fit, 4 limits missed, 130 Ctrl-C
 `mapper COMMAND --help` explains a command; `mapper docs` lists the manual.
 """

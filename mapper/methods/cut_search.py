@@ -1,9 +1,9 @@
 """Search for the partition with the smallest cut: several starts, combined, then V-cycles.
 
-A start is a partition from its own coarsening levels. Two partitions are combined by a V-cycle from
-the better one that contracts no edge which either cuts (Sanders and Schulz, "Distributed
-evolutionary graph partitioning", ALENEX 2012): refinement on its coarse levels exchanges whole
-regions on which the two disagree. So the cut never gets worse.
+Each start has separate coarsening levels. Two partitions are combined by a V-cycle from the better
+one that contracts no edge which either cuts (Sanders and Schulz, "Distributed evolutionary graph
+partitioning", ALENEX 2012): refinement on its coarse levels exchanges whole regions on which the
+two disagree. The cut never gets worse.
 
 A graph of which memory holds no levels is partitioned once, in blocks.
 """
@@ -98,7 +98,7 @@ class _CutSearch:
         return objective_key(self._rows, part, self._mesh, self._context.team)
 
     def start(self, index: int) -> Int32:
-        """Return a partition from coarsening levels of its own."""
+        """Return a partition from new coarsening levels."""
         settings, plan, steps, monitor, _ = self._context
         monitor.levels.clear()
         own = self._context._replace(plan=replace(plan, cycles=0))

@@ -1,4 +1,4 @@
-"""What a partition is asked for, and the capacity of its parts."""
+"""Requests for a partition, and the capacity of its parts."""
 
 from __future__ import annotations
 
@@ -19,8 +19,12 @@ from storage.arrays import Int64
 MOST_IMBALANCE = 1000.0
 LEVEL_WORK = 1 << 30
 """Vertices times parts up to which all parts are cut from one graph in memory."""
-LEVEL_BUDGET = {"default": 50_000_000}
-"""Connections up to which a graph is partitioned on levels in memory, by preset."""
+OWN: dict[str, dict[str, Any]] = {
+    "default": {"level_budget": 50_000_000},
+    "strong": {"proposals": 300},
+}
+"""Settings that differ from the same preset of `mapper run`: levels for larger graphs; several
+starts instead of long annealing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,9 +58,7 @@ def partition_settings(name: str, **given: Any) -> Settings:
         raise UsageError(
             f"preset is {shown(name)}; give {', '.join(EFFORTS[:-1])} or {EFFORTS[-1]}"
         )
-    if name in LEVEL_BUDGET:
-        given["level_budget"] = LEVEL_BUDGET[name]
-    return preset(name, objective="cut", **given)
+    return preset(name, objective="cut", **OWN.get(name, {}), **given)
 
 
 def require_parts(parts: Any, imbalance: Any) -> None:

@@ -39,7 +39,7 @@ def work_folder(output: Path, folder: Path, resume: bool, about: dict[str, Any])
     """Yield a folder for the files of a run, locked together with its output.
 
     folder : see `working_folder`
-    about : what determines the result; compared when a run is resumed
+    about : inputs that determine the result; compared when a run is resumed
     Raises `CannotResumeError` if the earlier run in the folder differs, `LockedError` if another
     command is writing the same output.
     """

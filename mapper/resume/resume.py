@@ -28,7 +28,7 @@ def describe_run(network: Path, chip: Chip, settings: Settings) -> dict[str, Any
 
 
 def describe_job(network: Path, settings: Settings, more: dict[str, Any]) -> dict[str, Any]:
-    """Return what determines a result made of a network; more : in addition to the settings."""
+    """Return the inputs that determine a result; more : in addition to network and settings."""
     asked = {name: value for name, value in settings.to_json().items() if name != "threads"}
     return {"version": version(), **_describe_network(network), **more, **asked}
 

@@ -65,6 +65,8 @@ class Job(NamedTuple):
 
 JOBS = (
     Job("run", f"run net.bin {SMALL} -q -o new", "new", "--force", True, 4),
+    Job("partition", "partition net.bin --parts 4 --preset fast --memory 256MiB --threads 1 -q "
+        "-o new", "new", "--force", True, 2),
     Job("generate", "generate cortex new.bin --side 20 --fanout 9 --sigma 3 -q", "new.bin"),
     Job("generate shards", "generate cortex new.shards --side 20 --fanout 9 --files 2 -q",
         "new.shards", REFUSES, grows=True),
