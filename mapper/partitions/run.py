@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -112,6 +112,13 @@ def _tell_unused(network: NetworkFile, listener: Listener) -> None:
         listener.note("note: only the first weight of each vertex is balanced")
 
 
+def _without_placement(plan: Plan) -> Plan:
+    """Return the plan without the stages of a chip; scoring a partition takes less than others."""
+    names = {name: name for name in plan.stages if name not in ("groups", "placement", "score")}
+    names["hop refinement"] = "cut refinement"
+    return replace(plan, stages={new: plan.stages[old] for old, new in names.items()})
+
+
 @dataclass(frozen=True, slots=True)
 class _Search:
     """The search for a partition, with scratch, workers and a memory plan.
@@ -133,13 +140,14 @@ class _Search:
         network, limits, settings = self.network, self.limits, self.settings
         scratch = self.held.enter_context(open_scratch(self.place))
         plan = with_disk(make_plan(network, limits, settings), network, limits, settings)
-        self.listener.planned(plan)
+        here = _without_placement(plan)
+        self.listener.planned(here)
         works = works_of_partition(settings, plan)
         with self.monitor.untimed():
             self.listener.compile(works, settings.threads)
             load_kernels(works)
         workers = self._workers(plan, works)
-        here = plan if workers is None else plan.on_workers()
+        here = here if workers is None else here.on_workers()
         here.require(None if scratch.names() else scratch.path)
         self.monitor.write(f"plan: {plan.strategy}")
         return self.monitor.stop.run(lambda: self._partition(plan, scratch, workers))

@@ -63,6 +63,17 @@ def test_weights_that_cannot_be_packed(folder: Path, fails: Callable[..., str]) 
     assert "no 2 parts of at most 3 were found: the vertex weights leave too little" in said
 
 
+def test_a_graph_that_memory_cannot_hold(
+    folder: Path, fails: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("g.graph").write_text("4 3\n2\n1 3\n2 4\n3\n")
+    monkeypatch.setattr("mapper.planning.memory.INTERPRETER", 300 << 20)
+    said = fails("partition", "g.graph", "--parts", "2", "--memory", "256MiB", code=3)
+    assert said.startswith("the stage '")
+    assert "--memory is 256 MiB" in said
+    assert said.endswith("give more memory")
+
+
 def test_missing_files_and_folders(graph: Path, fails: Callable[..., str]) -> None:
     assert "no.graph" in fails("partition", "no.graph", "--parts", "2")
     assert "nowhere" in fails("partition", graph, "--parts", "2", "-o", "nowhere/parts")
