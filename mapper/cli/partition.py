@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
 from mapper.cli import terminal, worker_options
+from mapper.cli.locking import lock_output
 from mapper.cli.options import Option, add_options, flag
 from mapper.cli.stores import add_timeout
 from mapper.errors import MapperError, UsageError
@@ -83,8 +84,8 @@ def run(options: argparse.Namespace) -> int:
 
     output = options.output or Path(f"{options.graph.name}.part.{options.parts}")
     folder = working_folder(output, options.workdir)
-    if options.resume and output.exists() and not folder.exists():
-        return _complete(options, output)
+    if options.resume and output.exists() and not options.force:
+        return _complete(options, output, folder)
     require_output(output, options.force)
     planned = planned_memory(folder) if options.resume and options.memory is None else None
     settings = _settings(options, planned)
@@ -153,13 +154,17 @@ def _search(
         return found, {"stages": monitor.stages, "resources": monitor.resources()}
 
 
-def _complete(options: argparse.Namespace, output: Path) -> int:
-    """Report a partition that an earlier command has completed, measured again."""
+def _complete(options: argparse.Namespace, output: Path, folder: Path) -> int:
+    """Report a partition that an earlier command has completed, measured again.
+
+    folder : working folder of that command, which may have been killed before it was removed
+    """
     from mapper.concurrency.threads import ThreadTeam
     from mapper.partitions.part_file import read_parts
     from mapper.partitions.request import part_limits
     from mapper.partitions.run import Partitioned, graph_facts
     from mapper.partitions.score import score_partition
+    from mapper.results.output_folder import remove_folder
 
     settings = _settings(options)
     request = _request(options, settings)
@@ -176,6 +181,8 @@ def _complete(options: argparse.Namespace, output: Path) -> int:
                 "give --force without --resume to replace it"
             )
         found = Partitioned(part, score, limits.neurons, graph_facts(network), settings, None)
+    with lock_output(output):
+        remove_folder(folder)
     terminal.say(options, f"{output}: already complete")
     _print(options, found, {}, output)
     return 0

@@ -150,6 +150,19 @@ def test_a_complete_partition_is_checked_and_kept(
     assert Path("parts").read_bytes() == first
 
 
+def test_a_run_killed_before_it_removed_its_folder(
+    graph: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("mapper.partitions.work_folder.remove_folder", lambda folder: None)
+        assert run("partition", graph, *WORDS, "-q", "-o", "parts").code == 0
+    first = Path("parts").read_bytes()
+    assert Path("parts.work").is_dir()
+    assert run("partition", graph, *WORDS, "-q", "-o", "parts", "--resume").code == 0
+    assert not Path("parts.work").exists()
+    assert Path("parts").read_bytes() == first
+
+
 def test_temporary_files_may_be_elsewhere(graph: Path, run: Run, tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.mkdir()
