@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
 from mapper.cli import terminal, worker_options
-from mapper.cli.locking import lock_output
 from mapper.cli.options import Option, add_options, flag
 from mapper.cli.stores import add_timeout
 from mapper.errors import MapperError, UsageError
@@ -164,7 +163,7 @@ def _complete(options: argparse.Namespace, output: Path, folder: Path) -> int:
     from mapper.partitions.request import part_limits
     from mapper.partitions.run import Partitioned, graph_facts
     from mapper.partitions.score import score_partition
-    from mapper.results.output_folder import remove_folder
+    from mapper.partitions.work_folder import remove_work
 
     settings = _settings(options)
     request = _request(options, settings)
@@ -181,8 +180,7 @@ def _complete(options: argparse.Namespace, output: Path, folder: Path) -> int:
                 "give --force without --resume to replace it"
             )
         found = Partitioned(part, score, limits.neurons, graph_facts(network), settings, None)
-    with lock_output(output):
-        remove_folder(folder)
+    remove_work(output, folder)
     terminal.say(options, f"{output}: already complete")
     _print(options, found, {}, output)
     return 0

@@ -35,6 +35,23 @@ def require_output(output: Path, force: bool) -> None:
 
 
 @contextmanager
+def _locked(output: Path, folder: Path) -> Iterator[None]:
+    """Lock an output and its working folder; their own folders must exist."""
+    with ExitStack() as locks:
+        for path in dict.fromkeys((output, folder)):
+            with writing(path):
+                real_path(path).parent.stat()
+            locks.enter_context(OutputLock(path))
+        yield
+
+
+def remove_work(output: Path, folder: Path) -> None:
+    """Remove the working folder of a finished run that was killed before it did so."""
+    with _locked(output, folder):
+        remove_folder(folder)
+
+
+@contextmanager
 def work_folder(output: Path, folder: Path, resume: bool, about: dict[str, Any]) -> Iterator[Work]:
     """Yield a folder for the files of a run, locked together with its output.
 
@@ -43,11 +60,7 @@ def work_folder(output: Path, folder: Path, resume: bool, about: dict[str, Any])
     Raises `CannotResumeError` if the earlier run in the folder differs, `LockedError` if another
     command is writing the same output.
     """
-    with ExitStack() as locks:
-        for path in dict.fromkeys((real_path(output), folder)):
-            with writing(path.parent):
-                path.parent.stat()
-            locks.enter_context(OutputLock(path))
+    with _locked(output, folder):
         if not resume:
             remove_folder(folder)
         with writing(folder):

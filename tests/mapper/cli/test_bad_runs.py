@@ -57,6 +57,7 @@ def test_more_groups_than_cores(folder: Path, fails: Fails) -> None:
 def test_folders_that_cannot_be_created(network: Path, fails: Fails, place: str) -> None:
     assert place in fails("run", network, *CHIP, "-o", place)
     assert place in fails("export", network, f"{place}.csv")
+    assert place in fails("partition", network, "--parts", "2", "-o", place)
     assert place in fails("place", network, "--chip", "8x8", "-o", f"{place}.npz")
 
 

@@ -132,6 +132,7 @@ def test_a_store_that_stalls(
             ("export", address, "a.csv"), ("check", address, "--chip", "8x8"),
             ("import", address, "b.bin"),
             ("score", address, "b.npz", "--chip", "8x8"), ("place", address, "--chip", "8x8"),
+            ("partition", address, "--parts", "2", "-o", "c"),
         ):  # fmt: skip
             told = fails(*words, "--timeout", "0.2")
             assert f"{address}: the store stalled: fewer than 205 bytes in 0.2 s; check" in told

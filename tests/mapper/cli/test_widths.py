@@ -104,6 +104,7 @@ def test_tables_of_every_command(folder: Path, run: Run, checked: set[str]) -> N
         ("export", "out", "mapping.csv"),
         ("sweep", "tries.toml", "-o", "swept"),
         ("place", "net.csv", "--chip", "3x3"),
+        ("partition", "net.bin", "--parts", "3", "--preset", "fast"),
         ("chips",),
         ("cache",),
         ("runs",),
