@@ -33,6 +33,7 @@ import numpy as np
 from kernel_recorder import Calls, Recorder, by_name
 
 import mapper.kernels.warmup
+import mapper.partitions.run
 import mapper.planning.memory
 import mapper.session
 from mapper.cli.main import main as mapper_main
@@ -179,6 +180,11 @@ def works() -> Iterator[tuple[str, list[list[str]]]]:
                 words = (*words, "--set", "net_pins=0")
             yield f"run/{preset}/{objective}/levels", _runs(*words)
             yield f"run/{preset}/{objective}/streamed", _runs(*words, "--set", "level-budget=0")
+        yield f"partition/{preset}", [
+            ["partition", f"{name}.bin", "--parts", "6", "--preset", preset, "--memory", "2GiB",
+             "--force", "-o", "parts"]
+            for name in NAMES
+        ]  # fmt: skip
     for preset in (*PRESETS, "classic"):
         yield (
             f"place/{preset}",
@@ -267,7 +273,8 @@ def main() -> int:
     wanted = tuple(word for word in sys.argv[1:] if not word.startswith("-"))
     # a command would empty numba's cache in a new installation
     mapper.kernels.warmup.compile_kernels = lambda *arguments, **named: Compiled(0, [], 0, 0.0)
-    mapper.session.load_kernels = lambda works: None  # preloaded kernels would not be recorded
+    # preloaded kernels would not be recorded
+    mapper.session.load_kernels = mapper.partitions.run.load_kernels = lambda works: None
     mapper.planning.memory.SMALL = 0  # partition networks as large ones are
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         spare_placement()

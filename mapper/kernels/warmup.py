@@ -60,7 +60,8 @@ def works_of_run(settings: Settings, plan: Plan, chip: Chip, constrained: bool) 
 
 def works_of_partition(settings: Settings, plan: Plan) -> list[str]:
     """Return the kinds of task in a partition with this plan, without a chip."""
-    return [f"run/{settings.preset}/cut/{'levels' if plan.levels else 'streamed'}"]
+    name = settings.preset
+    return [f"partition/{name}" if plan.levels else f"run/{name}/cut/streamed"]
 
 
 def works_of_compilation(placed: Collection[Settings], cores: int) -> list[str]:
@@ -89,7 +90,8 @@ def works_of_presets(presets: Collection[str]) -> list[str]:
     return [
         work
         for work in read_table().works
-        if work.partition("/")[0] not in ("run", "place") or work.split("/")[1] in presets
+        if work.partition("/")[0] not in ("run", "place", "partition")
+        or work.split("/")[1] in presets
     ]
 
 
