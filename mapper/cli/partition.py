@@ -148,9 +148,23 @@ def _search(
     with Monitor(console, options.verbose, place.folder / LOG, stop=Stop(GRACE)) as monitor:
         found = run_partition(request, place, monitor, common.listener(options))
         write_parts(output, found.part)
-        if found.names is not None:
-            terminal.say(options, "note: ids have gaps: lines are in the order of the ids")
+        if note := order_note(found.names):
+            terminal.say(options, note)
         return found, {"stages": monitor.stages, "resources": monitor.resources()}
+
+
+def order_note(names: Any) -> str:
+    """Return a note on the order of vertices with names; empty for the names 0 .. n-1.
+
+    names : see `mapper.inputs.objects.names_of`
+    """
+    import numpy as np
+
+    if names is None or (isinstance(names, np.ndarray) and (names == np.arange(names.size)).all()):
+        return ""
+    numbers = isinstance(names, np.ndarray) and bool((np.diff(names) > 0).all())
+    order = "of increasing ids" if numbers else "of the vertices in `mapper import`"
+    return f"note: vertices have names: the lines of the partition are in the order {order}"
 
 
 def _complete(options: argparse.Namespace, output: Path, folder: Path) -> int:

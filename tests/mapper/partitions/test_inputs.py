@@ -11,6 +11,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 import mapper
+from mapper.cli.partition import order_note
 from mapper.errors import UsageError
 from mapper.partitions.tensors import as_edges
 
@@ -81,6 +82,19 @@ def test_isolated_vertices_need_their_number(folder: Path) -> None:
 def test_names_of_vertices_are_kept(folder: Path) -> None:
     graph = networkx.relabel_nodes(networkx.cycle_graph(8), {v: f"v{v}" for v in range(8)})
     assert mapper.partition(graph, 2, **GIVEN).nodes == [f"v{v}" for v in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("names", "order"),
+    [
+        (np.array([3, 5, 8]), "increasing ids"),
+        (np.array([3, 3, 8]), "the vertices in `mapper import`"),
+        (["b", "a"], "the vertices in `mapper import`"),
+    ],
+)
+def test_the_order_of_named_vertices_is_reported(names: object, order: str) -> None:
+    assert order_note(names).endswith(f"in the order of {order}")
+    assert order_note(None) == order_note(np.arange(3)) == ""
 
 
 def test_an_array_of_another_shape_is_refused() -> None:
