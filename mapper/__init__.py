@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mapper.api.networks import generate as generate
     from mapper.api.networks import import_network as import_network
     from mapper.api.networks import load as load
+    from mapper.api.partitioning import partition as partition
     from mapper.api.placing import Placement as Placement
     from mapper.api.placing import place as place
     from mapper.api.simulating import SimulatedTraffic as SimulatedTraffic
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from mapper.jobs.check import Checked as Checked
     from mapper.jobs.score import Scored as Scored
     from mapper.jobs.verify import Verified as Verified
-    from mapper.partitions.api import partition as partition
     from mapper.partitions.result import GraphPartition as GraphPartition
     from mapper.result import NetworkMapping as NetworkMapping
     from mapper.spiking.artifacts.compiled_model import CompiledModel as CompiledModel
@@ -89,7 +89,7 @@ _PLACES = {
     "import_network": "mapper.api.networks",
     "load": "mapper.api.networks",
     "map_network": "mapper.api.mapping",
-    "partition": "mapper.partitions.api",
+    "partition": "mapper.api.partitioning",
     "place": "mapper.api.placing",
     "report": "mapper.api.simulating",
     "score": "mapper.api.checking",

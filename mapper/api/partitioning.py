@@ -5,29 +5,25 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
-from numbers import Integral, Real
+from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
+from mapper.api.arguments import Reading, check_arguments, effort_of, source_of
 from mapper.distributed.start import ask_workers
 from mapper.errors import UsageError, as_argument_errors, shown
 from mapper.inputs.listener import ProgressListener
 from mapper.inputs.source import Source
 from mapper.monitoring.callbacks import OnProgress, ignore
 from mapper.monitoring.monitor import Monitor
-from mapper.monitoring.resources import all_cores, default_memory, parse_bytes
 from mapper.partitions.request import PartitionRequest, partition_settings, require_parts
 from mapper.partitions.result import GraphPartition
 from mapper.partitions.run import run_partition
 from mapper.partitions.tensors import as_array, as_edges
 from mapper.session import Workspace
-from mapper.settings import Settings
-from storage.address import path_of
 from storage.blobs.access import StoreAccess, store_access
-from storage.formats.columns import name_columns
-from storage.store.network import is_network_name
 
 
 def partition(
@@ -35,7 +31,7 @@ def partition(
     parts: int,
     *,
     imbalance: float = 0.03,
-    preset: str = "default",
+    preset: Literal["fast", "default", "strong"] = "default",
     seed: int = 0,
     threads: int | None = None,
     memory: int | str | None = None,
@@ -57,7 +53,7 @@ def partition(
     graph : path of a graph file that `mapper import` reads, or of a network file; a square
         scipy.sparse matrix; an array or tensor of shape (2, edges), also in a tuple with weights
         of shape (edges,); a tuple (source, target) or (source, target, weight) of arrays; a
-        networkx graph (edge attribute `weight`, default 1); an open `NetworkFile`
+        networkx graph (edge attribute `weight`, default 1); a `Network` or open `NetworkFile`
     parts : number of parts, 1 to the number of vertices
     imbalance : share by which the heaviest part may exceed the mean weight
     preset : "fast", "default" or "strong"
@@ -82,12 +78,15 @@ def partition(
         Base of both, for all other invalid input. A message is one line.
     """
     require_parts(parts, imbalance)
+    check_arguments(seed=seed, threads=threads, memory=memory, progress=progress)
     with as_argument_errors():
-        settings = _settings(preset, seed, threads, memory)
+        effort = effort_of(threads, memory)
+        settings = partition_settings(
+            preset, seed=seed, threads=effort.threads, memory_bytes=effort.memory
+        )
         source = _source(graph, vertices, sizes, columns)
         asked = ask_workers(workers, settings.threads)
         request = PartitionRequest(source, int(parts), float(imbalance), settings, asked)
-        _require_callable(progress)
         with (
             store_access(StoreAccess()),
             tempfile.TemporaryDirectory(
@@ -103,52 +102,16 @@ def partition(
     )
 
 
-def _settings(preset: str, seed: int, threads: int | None, memory: int | str | None) -> Settings:
-    """Return the settings of a call, with the defaults of this machine."""
-    if not isinstance(seed, Integral) or isinstance(seed, bool):
-        raise UsageError(f"seed is {shown(seed)}; give a whole number")
-    if memory is not None and not isinstance(memory, str | Real):
-        raise UsageError(f'memory is {shown(memory)}; give bytes, or a text such as "1GiB"')
-    try:
-        budget = default_memory() if memory is None else parse_bytes(str(memory))
-    except ValueError as error:
-        raise UsageError(f"memory: {error}") from error
-    number = all_cores() if threads is None else threads
-    return partition_settings(preset, seed=seed, threads=number, memory_bytes=budget)
-
-
 def _source(
-    graph: Any,
-    vertices: int | None,
-    sizes: ArrayLike | None,
-    columns: Mapping[str, str] | None,
+    graph: Any, vertices: int | None, sizes: ArrayLike | None, columns: Mapping[str, str] | None
 ) -> Source:
     """Return the graph as a `Source`; raise `UsageError` for misplaced arguments."""
-    chosen = None
-    if isinstance(graph, str | os.PathLike):
-        graph = path_of(graph)
-        if columns is not None and is_network_name(graph):
-            raise UsageError(f"{graph}: is a network file, not a table; leave out columns")
-        try:
-            chosen = None if columns is None else name_columns(columns)
-        except ValueError as error:
-            raise UsageError(f"columns: {error}") from error
-    elif columns is not None:
-        raise UsageError("columns are for a table in a file; leave them out")
-    graph = as_edges(graph)
+    given = as_edges(graph)
     if vertices is not None:
-        if not isinstance(graph, tuple):
+        if not isinstance(given, tuple):
             raise UsageError("vertices is for edge lists only; leave it out")
         if not isinstance(vertices, Integral) or isinstance(vertices, bool):
             raise UsageError(f"vertices is {shown(vertices)}; give a whole number")
         vertices = int(vertices)
     weights = None if sizes is None else as_array(sizes)
-    source = Source(graph, chosen, neurons=vertices, sizes=weights)
-    if sizes is not None and not source.is_object:
-        raise UsageError("sizes are for a graph without a file; leave them out")
-    return source
-
-
-def _require_callable(progress: Any) -> None:
-    if progress is not None and not callable(progress):
-        raise UsageError(f"progress is {shown(progress)}; give a function (stage, fraction)")
+    return source_of(given, Reading(vertices, weights, None, None, columns, None))
