@@ -87,7 +87,7 @@ class Reading(NamedTuple):
     weights_are: str | None
 
 
-class CoreLimits(NamedTuple):
+class GivenLimits(NamedTuple):
     """Arguments that replace the limits of a chip; see `mapper.map_network`."""
 
     neurons: int | None
@@ -183,7 +183,7 @@ def path_of_source(source: Any) -> Iterator[Path]:
         )
 
 
-def core_limits(chip: Any, limits: CoreLimits) -> Chip:
+def core_limits(chip: Any, limits: GivenLimits) -> Chip:
     """Return a chip with other limits, without NPU and host: mappings do not depend on them."""
     from mapper.inputs.chips import given_chip
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mapper.api.arguments import (
-    CoreLimits,
+    GivenLimits,
     Reading,
     check_arguments,
     constraints_of,
@@ -92,7 +92,7 @@ def check(
     if objective is not None:
         changes["objective"] = objective
     with as_argument_errors():
-        limits = CoreLimits(neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core)
+        limits = GivenLimits(neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core)
         reading = Reading(neurons, sizes, rates, rates_duration, columns, weights_are)
         request = MapRequest(
             source_of(network, reading), core_limits(chip, limits),
@@ -141,7 +141,7 @@ def score(
 
     check_arguments(threads=threads, memory=memory, neurons=neurons, columns=columns)
     with as_argument_errors(), _mapping_file(mapping) as file:
-        limits = CoreLimits(neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core)
+        limits = GivenLimits(neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core)
         source = source_of(
             network, Reading(neurons, None, rates, rates_duration, columns, weights_are)
         )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from numpy.typing import ArrayLike
 
 from mapper.api.arguments import (
-    CoreLimits,
+    GivenLimits,
     Reading,
     check_arguments,
     constraints_of,
@@ -138,7 +138,7 @@ def map_network(
     if objective is not None:
         changes["objective"] = objective
     with as_mapper_errors():
-        limits = CoreLimits(neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core)
+        limits = GivenLimits(neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core)
         cores = core_limits(chip, limits)
         settings = settings_of(preset, seed, threads, memory, changes)
         file = constraints_of(constraints)

@@ -330,5 +330,6 @@ def test_every_public_name_is_described(generated: ModuleType) -> None:
             continue
         said = inspect.getdoc(one) or ""
         said += shared if "mapper.map_network" in said else ""
-        for argument in inspect.signature(one).parameters:
+        arguments = inspect.signature(one).parameters.values()
+        for argument in [each.name for each in arguments if each.kind != each.VAR_KEYWORD]:
             assert re.search(rf"\b{argument}\b.* : |`{argument}`", said), f"{name}: {argument}"

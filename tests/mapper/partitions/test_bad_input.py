@@ -105,9 +105,9 @@ def test_a_faulty_graph_leaves_nothing(folder: Path, fails: Callable[..., str]) 
         ({"progress": 1}, "progress is 1; give a function"),
         ({"sizes": [1, 2]}, "2"),
         ({"sizes": [1, 2, -1]}, "negative"),
-        ({"graph": "x.graph", "sizes": [1]}, "sizes are for a graph without a file"),
+        ({"graph": "x.graph", "sizes": [1]}, "sizes are for a network without a file"),
         ({"graph": "x.graph", "vertices": 3}, "vertices is for edge lists only"),
-        ({"graph": 5}, "is a builtins.int"),
+        ({"graph": 5}, "network is 5; give"),
     ],
 )
 def test_bad_arguments(given: dict[str, object], said: str, folder: Path) -> None:
