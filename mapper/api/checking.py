@@ -92,7 +92,9 @@ def check(
     if objective is not None:
         changes["objective"] = objective
     with as_argument_errors():
-        limits = GivenLimits(neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core)
+        limits = GivenLimits(
+            neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core
+        )
         reading = Reading(neurons, sizes, rates, rates_duration, columns, weights_are)
         request = MapRequest(
             source_of(network, reading), core_limits(chip, limits),
@@ -141,7 +143,9 @@ def score(
 
     check_arguments(threads=threads, memory=memory, neurons=neurons, columns=columns)
     with as_argument_errors(), _mapping_file(mapping) as file:
-        limits = GivenLimits(neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core)
+        limits = GivenLimits(
+            neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core
+        )
         source = source_of(
             network, Reading(neurons, None, rates, rates_duration, columns, weights_are)
         )

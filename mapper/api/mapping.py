@@ -138,7 +138,9 @@ def map_network(
     if objective is not None:
         changes["objective"] = objective
     with as_mapper_errors():
-        limits = GivenLimits(neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core)
+        limits = GivenLimits(
+            neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core
+        )
         cores = core_limits(chip, limits)
         settings = settings_of(preset, seed, threads, memory, changes)
         file = constraints_of(constraints)

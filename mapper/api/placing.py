@@ -127,7 +127,9 @@ def place(
             raise UsageError("time_limit: not with preset classic; give force_iterations")
     listener, stop = NotesListener(progress or ignore), Stop(GRACE)
     with as_argument_errors(), ExitStack() as stack:
-        limits = GivenLimits(neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core)
+        limits = GivenLimits(
+            neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core
+        )
         cores = core_limits(chip, limits)
         settings = settings_of(preset, seed, threads, memory, changes)
         source = source_of(groups, Reading(neurons, sizes, rates, None, columns, None))
