@@ -23,8 +23,10 @@ def to_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[Any]]:
     return {name: _column([row.get(name) for row in rows]) for name in names}
 
 
-def to_frame(rows: Sequence[Mapping[str, Any]], library: str = "pandas") -> Any:
-    """Return rows as a data frame of a library, "pandas" or "polars".
+def to_frame(
+    table: Sequence[Mapping[str, Any]] | Mapping[str, NDArray[Any]], library: str = "pandas"
+) -> Any:
+    """Return rows, or columns by name, as a data frame of a library, "pandas" or "polars".
 
     Raises `UsageError` for another name, and if the package is not installed.
     """
@@ -36,7 +38,8 @@ def to_frame(rows: Sequence[Mapping[str, Any]], library: str = "pandas") -> Any:
         raise UsageError(
             f"library: the package {library} is missing; install it with: pip install {library}"
         ) from error
-    return package.DataFrame(to_columns(rows))
+    columns = dict(table) if isinstance(table, Mapping) else to_columns(table)
+    return package.DataFrame(columns)
 
 
 def _column(values: list[Any]) -> NDArray[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import html
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.errors import as_mapper_errors
+from mapper.errors import UsageError, as_mapper_errors, shown
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
@@ -114,6 +113,31 @@ class NetworkMapping:
             write_page(path, [make_view(path.stem, self.to_json(), self._loads)])
         return path
 
+    def columns(self, name: str) -> dict[str, NDArray[Any]]:
+        """Return the table "cores", "links", "neurons" or "stages" as arrays by name.
+
+        Every core and link of the chip is a row, also unused ones. Raises `UsageError` for another
+        name.
+        """
+        from mapper.frames import to_columns
+        from mapper.results.columns import core_columns, link_columns, neuron_columns
+
+        if name == "cores":
+            return core_columns(self.chip, self._loads)
+        if name == "links":
+            return link_columns(self.chip, self._loads)
+        if name == "neurons":
+            return neuron_columns(self.chip, self.core, self.nodes)
+        if name == "stages":
+            return to_columns(self._report["stages"])
+        raise UsageError(f"table {shown(name)} is not known; give cores, links, neurons or stages")
+
+    def to_frame(self, name: str = "cores", library: str = "pandas") -> Any:
+        """Return a table of `columns` as a data frame of "pandas" or "polars"."""
+        from mapper.frames import to_frame
+
+        return to_frame(self.columns(name), library)
+
     def _facts(self) -> list[tuple[str, str]]:
         """Return the key figures as pairs of name and text."""
         from mapper.results.activity import traffic_in
@@ -143,11 +167,8 @@ class NetworkMapping:
         )
 
     def _repr_html_(self) -> str:
-        from storage.printable import plain
+        from mapper.reporting.notebook import map_html, table_html
+        from mapper.reporting.view import make_view
 
-        rows = "".join(
-            f'<tr><th style="text-align:left">{html.escape(plain(name))}</th>'
-            f'<td style="text-align:right">{html.escape(plain(value))}</td></tr>'
-            for name, value in self._facts()
-        )
-        return f"<table><tbody>{rows}</tbody></table>"
+        view = make_view(self.chip.name, self.to_json(), self._loads)
+        return f"{table_html(self._facts())}{map_html(view)}"

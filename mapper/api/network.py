@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 import shutil
 import tempfile
@@ -160,12 +159,9 @@ class Network:
         return f"<Network: {self.neurons:,} neurons, {self.synapses:,} synapses, {self.path.name}>"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f'<tr><th style="text-align:left">{html.escape(name)}</th>'
-            f'<td style="text-align:right">{html.escape(value)}</td></tr>'
-            for name, value in self._facts()
-        )
-        return f"<table><tbody>{rows}</tbody></table>"
+        from mapper.reporting.notebook import table_html
+
+        return table_html(self._facts())
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._folder is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 import shutil
 from dataclasses import dataclass
@@ -26,13 +25,13 @@ from mapper.inputs.listener import NotesListener
 from mapper.inputs.samples import GivenSamples, sample_table
 from mapper.monitoring.callbacks import OnProgress, ignore
 from mapper.monitoring.resources import all_cores, default_memory
+from mapper.reporting.notebook import cores_html, table_html
 from mapper.results.output_folder import output_folder
 from mapper.results.output_folder import read_folder as read_output
 from mapper.results.sealed_folder import as_damage
 from mapper.results.tables import number
 from mapper.results.temporary_folder import with_temporary
 from storage.files import RESERVED, write_file
-from storage.printable import plain
 from storage.samples import require_samples
 
 TABLES = ("layers", "cores", "stages", "host", "losses", "attempts")
@@ -293,12 +292,10 @@ class CompiledNetwork:
         )
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f'<tr><th style="text-align:left">{html.escape(plain(name))}</th>'
-            f'<td style="text-align:right">{html.escape(plain(value))}</td></tr>'
-            for name, value in self._facts()
-        )
-        return f"<table><tbody>{rows}</tbody></table>"
+        rows = self._core_rows()
+        last = max([1, *(row["end"] for row in rows)])
+        shares = {(row["x"], row["y"]): row["end"] / last for row in rows}
+        return table_html(self._facts()) + cores_html(self.chip, shares, "end of the last layer")
 
     def __reduce__(self) -> tuple[Any, ...]:
         files = {
