@@ -17,6 +17,7 @@ import pytest
 import scipy.io
 import scipy.sparse
 
+import mapper
 from tests.mapper.conftest import Run
 
 EDGES = (("A", "B", 0.5), ("B", "C", -2.0), ("C", "A", 3.0), ("C", "D", 1.0))
@@ -235,6 +236,9 @@ def test_import(name: str, folder: Path, run: Run) -> None:
     write, expected = FILES[name]
     write(folder / name)
     found = run("import", name, "net.bin", "--weights-are", "synapse", "--json").json()
+    network = mapper.import_network(folder / name, weights_are="synapse")
+    assert network.path.read_bytes() == (folder / "net.bin").read_bytes()
+    assert (network.populations or None) == expected.populations
     synaptic = found["synaptic"]
     assert (found["neurons"], found["synapses"], synaptic["negative"], found["undirected"]) == (
         expected.neurons,
@@ -259,3 +263,6 @@ def test_run(name: str, folder: Path, run: Run) -> None:
     assert found["network"]["neurons"] == expected.neurons
     assert found["network"]["synapses"] == expected.synapses
     assert run("verify", "out", "-q").code == 0
+    mapping = mapper.map_network(folder / name, (2, 2), neurons_per_core=2, preset="fast")
+    assert mapping.metrics == found["metrics"]
+    assert mapping.core.tolist() == mapper.load("out").core.tolist()
