@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import codecs
+import io
 import json
 import sys
 from collections.abc import Iterator
@@ -29,7 +31,30 @@ def stdout_console() -> Console:
     """Return a console for results; it raises `BrokenPipeError` if stdout was closed."""
     from mapper.monitoring.console import ResultConsole
 
+    _accept_all_characters()
     return ResultConsole(highlight=False)
+
+
+SIMILAR = {"\N{BULLET}": "*", "\N{BOX DRAWINGS LIGHT HORIZONTAL}": "-", "\N{EN DASH}": "-",
+           "\N{BOX DRAWINGS HEAVY HORIZONTAL}": "-", "\N{BOX DRAWINGS LIGHT VERTICAL}": "|",
+           "\N{HORIZONTAL ELLIPSIS}": "..."}  # fmt: skip
+"""Characters in place of those that a terminal lacks; others become `?`."""
+
+
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    """Return characters that any terminal has; an error handler of `codecs`."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end]
+    return "".join(SIMILAR.get(one, "?") for one in missing), error.end
+
+
+def _accept_all_characters() -> None:
+    """Let stdout replace characters that its encoding lacks, such as ASCII in the locale C."""
+    codecs.register_error("similar", _replaced)
+    stream = sys.stdout
+    if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        stream.reconfigure(errors="similar")
 
 
 def say(options: argparse.Namespace, line: str) -> None:

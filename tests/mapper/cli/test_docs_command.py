@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pydoc
 import re
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mapper.cli import manual
-from mapper.cli.main import COMMANDS
+from mapper.cli.main import COMMANDS, main
 from tests.mapper.conftest import Run
 
 Fails = Callable[..., str]
@@ -44,6 +45,20 @@ def test_every_page_is_plain(name: str, run: Run, monkeypatch: pytest.MonkeyPatc
     assert max(map(len, shown.splitlines())) <= 80
     assert "\x1b" not in shown
     assert manual.title(name) in " ".join(shown.split())
+
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("name", [None, *NAMES])
+def test_pages_on_a_terminal_without_unicode(
+    name: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the locale C: bullets and lines become ASCII, and nothing fails."""
+    printed = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(printed, "ascii"))
+    assert main(["docs", *([] if name is None else [name])]) == 0
+    text = printed.getvalue().decode("ascii")
+    assert len(text.splitlines()) > 5
+    assert text.count("?") < 20
 
 
 def test_generated_parts_are_filled_in(run: Run) -> None:
