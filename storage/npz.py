@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import math
 import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -39,6 +40,21 @@ def array_sizes(file: IO[bytes], wanted: Callable[[str], bool]) -> Iterator[tupl
             if wanted(name):
                 with archive.open(info) as member:
                     yield name, max(info.file_size, _declared(member))
+
+
+def npz_bytes(arrays: Mapping[str, Any]) -> bytes:
+    """Return a compressed archive of arrays; equal arrays give equal bytes.
+
+    Raises `TypeError` for objects, which would be pickled.
+    """
+    found = {name: np.asarray(one) for name, one in arrays.items()}
+    for name, one in found.items():
+        if one.dtype.hasobject:
+            raise TypeError(f"{name} has objects of Python; archives hold numbers and texts")
+    buffer = io.BytesIO()
+    # older versions of numpy take allow_pickle for the name of an array
+    np.savez_compressed(buffer, **found)  # type: ignore[arg-type]  # no name is allow_pickle
+    return buffer.getvalue()
 
 
 def _declared(member: Any) -> int:

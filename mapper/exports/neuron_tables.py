@@ -23,6 +23,7 @@ from storage.files import PartialFile, commit_together, write_file
 from storage.formats import EXPORTS
 from storage.formats.sinks import TextSink
 from storage.formats.text.export_metis import write
+from storage.npz import npz_bytes
 
 LINES = 1 << 16
 """Lines written at a time."""
@@ -70,9 +71,7 @@ def save_arrays(run: MappedRun, destination: Path, options: dict[str, Any]) -> d
     table = run.columns()
     del table["neuron"]
     sides = {"width": np.int64(run.chip.width), "height": np.int64(run.chip.height)}
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **table, **sides)
-    write_file(destination, buffer.getvalue())
+    write_file(destination, npz_bytes({**table, **sides}))
     return {"neurons": run.core.size, "arrays": [*table, *sides]}
 
 

@@ -7,7 +7,6 @@ are in rate units; the archive stores both units.
 
 from __future__ import annotations
 
-import io
 import math
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -25,7 +24,7 @@ from chipsim.traffic.profile import Profile, destinations_kept
 from mapper.errors import MapperError
 from storage.errors import reason_of
 from storage.files import write_file
-from storage.npz import open_arrays
+from storage.npz import npz_bytes, open_arrays
 
 TRAFFIC = "traffic.npz"
 SCHEMA = 2
@@ -53,9 +52,7 @@ class Loads:
 
 def save_loads(path: Path, loads: Loads) -> None:
     """Write traffic.npz; equal loads give equal bytes. Raises `WriteError`."""
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, schema=np.int64(SCHEMA), **_arrays(loads))
-    write_file(path, buffer.getvalue())
+    write_file(path, npz_bytes({"schema": np.int64(SCHEMA), **_arrays(loads)}))
 
 
 def load_loads(path: Path, chip: Chip, metrics: dict[str, Any]) -> Loads:

@@ -27,7 +27,7 @@ from storage.errors import BadInputError, reason_of
 from storage.files import open_input, write_file
 from storage.formats.text.reader import TextReader
 from storage.formats.text.table import table_rows
-from storage.npz import open_arrays
+from storage.npz import npz_bytes, open_arrays
 from storage.printable import plain
 
 MAPPING = "mapping.npz"
@@ -46,16 +46,8 @@ def save_mapping(
         `helper_first` and `helper_last`, the range of its source ids.
     """
     of_neurons, helpers = _parts(core, relays)
-    buffer = io.BytesIO()
-    np.savez_compressed(
-        buffer,
-        allow_pickle=False,
-        core=of_neurons.astype(np.int32),
-        width=np.int64(chip.width),
-        height=np.int64(chip.height),
-        **helpers,
-    )
-    write_file(path, buffer.getvalue())
+    size = {"width": np.int64(chip.width), "height": np.int64(chip.height)}
+    write_file(path, npz_bytes({"core": of_neurons.astype(np.int32), **size, **helpers}))
 
 
 def save_mapping_in(

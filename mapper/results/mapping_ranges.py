@@ -25,7 +25,7 @@ from mapper.errors import MapperError
 from storage.errors import BadInputError, reason_of
 from storage.files import PartialFile, open_input, read_input, require_file, write_file, writing
 from storage.jsontext import parse_json
-from storage.npz import DAMAGE
+from storage.npz import DAMAGE, npz_bytes
 from storage.printable import plain
 from storage.typed import Whole, convert
 
@@ -94,9 +94,7 @@ def save_ranges(
     count = 0
     if helpers:
         count = len(helpers["helper_core"])
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, allow_pickle=False, **helpers)
-        write_file(ranges / HELPERS, buffer.getvalue())
+        write_file(ranges / HELPERS, npz_bytes(helpers))
     index = RangedMapping(1, *size, core.size, count, step, files)
     write_file(folder / RANGED, (json.dumps(to_builtins(index), indent=1) + "\n").encode())
 

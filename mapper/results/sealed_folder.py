@@ -6,15 +6,11 @@ Folders of compiled models are sealed: a file that changes after compilation is 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from chipsim.errors import ChipError
 from hw.errors import HwError
@@ -120,10 +116,3 @@ def as_damage(folder: Path) -> Iterator[None]:
 def json_bytes(value: Any) -> bytes:
     """Return a value as an indented JSON text with sorted keys."""
     return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
-
-
-def npz_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return a compressed archive of arrays."""
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    return buffer.getvalue()

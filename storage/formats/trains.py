@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +20,7 @@ from storage.formats.columns import listed
 from storage.formats.hdf5.sonataconfig import HDF5_MAGIC
 from storage.formats.hdf5.spikes import report_spikes, save_report
 from storage.formats.text.nestspikes import recorder_of, recorder_spikes
-from storage.npz import DAMAGE, open_arrays
+from storage.npz import DAMAGE, npz_bytes, open_arrays
 from storage.store.network import NetworkFile
 
 Int64 = NDArray[np.int64]
@@ -128,10 +127,6 @@ def save_trains(
         if path.name.lower().endswith(SONATA):
             save_report(file, network, trains.neuron, trains.tick * np.float64(tick_ms))
         else:
-            buffer = io.BytesIO()
-            np.savez_compressed(
-                buffer, allow_pickle=False, neuron=trains.neuron, tick=trains.tick, rate=rate,
-                ticks=np.int64(ticks),
-            )  # fmt: skip
-            file.write(buffer.getvalue())
+            found = {"neuron": trains.neuron, "tick": trains.tick, "rate": rate}
+            file.write(npz_bytes({**found, "ticks": np.int64(ticks)}))
         file.commit()

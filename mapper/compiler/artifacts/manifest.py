@@ -45,7 +45,6 @@ from mapper.results.sealed_folder import (
     MANIFEST,
     as_damage,
     json_bytes,
-    npz_bytes,
     read_manifest,
     read_sealed,
     write_sealed,
@@ -53,7 +52,7 @@ from mapper.results.sealed_folder import (
 from mapper.version import version
 from storage.files import digest
 from storage.jsontext import parse_json
-from storage.npz import load_arrays
+from storage.npz import load_arrays, npz_bytes
 
 SCHEMA = 1
 MODEL = "model.onnx"

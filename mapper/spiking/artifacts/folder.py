@@ -33,7 +33,6 @@ from mapper.results.sealed_folder import (
     MOST_FILE,
     MOST_JSON,
     as_damage,
-    npz_bytes,
     read_manifest,
     read_sealed,
     write_sealed,
@@ -49,7 +48,7 @@ from mapper.version import version
 from storage.errors import StorageError
 from storage.files import read_input
 from storage.jsontext import parse_json
-from storage.npz import load_arrays
+from storage.npz import load_arrays, npz_bytes
 from storage.samples.encoding import Encoding
 from storage.typed import convert
 
