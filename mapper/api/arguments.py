@@ -99,7 +99,7 @@ class GivenLimits(NamedTuple):
 def source_of(network: Any, reading: Reading) -> Source:
     """Return the network as a `Source`; raise `UsageError` for misplaced arguments."""
     from mapper.api.network import Network
-    from mapper.inputs.source import RATES_WORDS, Source
+    from mapper.inputs.source import RATES_WORDS, Source, is_table
     from storage.address import path_of
     from storage.formats.columns import name_columns
     from storage.store.network import is_network_name
@@ -108,8 +108,8 @@ def source_of(network: Any, reading: Reading) -> Source:
     columns, weights_are = reading.columns, reading.weights_are
     if neurons is not None and not isinstance(network, tuple | list):
         raise UsageError("neurons is for a network of edge arrays only; leave it out")
-    if columns is not None and not isinstance(network, str | os.PathLike):
-        raise UsageError("columns are for a table in a file; leave them out")
+    if columns is not None and not (isinstance(network, str | os.PathLike) or is_table(network)):
+        raise UsageError("columns are for a table; leave them out")
     if isinstance(rates, str | os.PathLike) and rates not in RATES_WORDS:
         rates = Path(rates)
         if not rates.exists():
@@ -121,17 +121,16 @@ def source_of(network: Any, reading: Reading) -> Source:
         raise UsageError("rates_duration is for a file of spikes; give its path as rates")
     if weights_are not in (None, "rate", "synapse"):
         raise UsageError(f'weights_are is {weights_are!r}; give "rate" or "synapse"')
-    chosen = None
     if isinstance(network, Network):
         network = network.path
     if isinstance(network, str | os.PathLike):
         network = path_of(network)
         if columns is not None and is_network_name(network):
             raise UsageError(f"{network}: is a network file, not a table; leave out columns")
-        try:
-            chosen = None if columns is None else name_columns(columns)
-        except ValueError as error:
-            raise UsageError(f"columns: {error}") from error
+    try:
+        chosen = None if columns is None else name_columns(columns)
+    except ValueError as error:
+        raise UsageError(f"columns: {error}") from error
     source = Source(
         network, chosen, rates, reading.rates_duration, neurons=neurons, sizes=sizes,
         weights_are=weights_are,

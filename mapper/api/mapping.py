@@ -73,9 +73,11 @@ def map_network(
     Parameters
     ----------
     network : path of a network file or of any file that `mapper import` reads; an open
-        `storage.store.network.NetworkFile`; a square scipy.sparse matrix (entry (i, j) is a synapse
-        from i to j); a tuple (source, target) or (source, target, weight) of arrays of shape
-        (synapses,); a networkx graph (edge attribute `weight`, default 1); a nir.NIRGraph
+        `storage.store.network.NetworkFile`; a square matrix of numpy or scipy.sparse (entry (i, j)
+        is a synapse from i to j; zeros of numpy are none); a tuple (source, target) or (source,
+        target, weight) of arrays of shape (synapses,); a graph of networkx or igraph (edge
+        attribute `weight`, default 1); a nir.NIRGraph; a data frame of pandas or polars with a row
+        per synapse
     chip : (16, 16), "16x16", the name of a preset, the path of a TOML file, or a `Chip`
     preset : "fast", "default", "strong" or "classic"
     objective : "hops", "unicast", "core", "multicast", "cut" or "time"; default: set by the preset

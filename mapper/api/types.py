@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict
 
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
@@ -39,6 +39,21 @@ class GraphObject(Protocol):
     def edges(self) -> Any: ...
 
 
+class IgraphObject(Protocol):
+    """A graph of igraph."""
+
+    def get_edgelist(self) -> Any: ...
+
+    def vcount(self) -> int: ...
+
+
+class DataFrame(Protocol):
+    """A table of edges, of pandas or polars."""
+
+    @property
+    def columns(self) -> Any: ...
+
+
 if TYPE_CHECKING:
     ChipLike: TypeAlias = Chip | PathLike | tuple[int, int]
     NetworkLike: TypeAlias = (
@@ -49,6 +64,9 @@ if TYPE_CHECKING:
         | tuple[ArrayLike, ArrayLike, ArrayLike]
         | SparseMatrix
         | GraphObject
+        | IgraphObject
+        | DataFrame
+        | NDArray[Any]
     )
 
 

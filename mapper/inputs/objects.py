@@ -12,12 +12,18 @@ from mapper.errors import UsageError, shown
 from mapper.inputs.source import Effort, Source
 from storage.errors import BadInputError
 from storage.formats.base import kept_weights
-from storage.formats.objects import NeuronProperties, write_edges, write_matrix, write_networkx
+from storage.formats.objects import (
+    NeuronProperties,
+    write_edges,
+    write_igraph,
+    write_matrix,
+    write_networkx,
+)
 from storage.store.network import ID, POPULATION, NetworkFile
 
 
 def write_object(source: Source, path: Path, effort: Effort) -> None:
-    """Write edge arrays, a sparse matrix or a networkx graph as a network file.
+    """Write edge arrays, a matrix or a graph of networkx or igraph as a network file.
 
     Raises `UsageError` for other objects, or if the object is not a valid network.
     """
@@ -34,7 +40,11 @@ def write_object(source: Source, path: Path, effort: Effort) -> None:
         if _is_networkx(network):
             write_networkx(path, network, **given)
             return
-        if sparse is not None and sparse.issparse(network):
+        if _is_igraph(network):
+            write_igraph(path, network, **given)
+            return
+        square = isinstance(network, np.ndarray) and network.ndim == 2
+        if square or (sparse is not None and sparse.issparse(network)):
             write_matrix(path, network, **given)
             return
         if isinstance(network, tuple | list) and len(network) in (2, 3):
@@ -44,14 +54,26 @@ def write_object(source: Source, path: Path, effort: Effort) -> None:
     except BadInputError as error:
         raise UsageError(str(error)) from error
     raise UsageError(
-        f"network is {shown(network)}; give a path, a Network, a NetworkFile, a scipy.sparse "
-        "matrix, a tuple (source, target[, weight]) of arrays, a networkx graph, or a NIR graph"
+        f"network is {shown(network)}; give a path, a Network, a square matrix, a tuple (source, "
+        "target[, weight]) of arrays, a graph of networkx, igraph or NIR, or a table of edges"
     )
 
 
 def _is_networkx(network: Any) -> bool:
     nx = sys.modules.get("networkx")
     return nx is not None and isinstance(network, nx.Graph)
+
+
+def _is_igraph(network: Any) -> bool:
+    return all(hasattr(network, name) for name in ("get_edgelist", "vcount", "vs", "es"))
+
+
+def write_table(network: Any, path: Path) -> None:
+    """Write a data frame of edges as a csv file."""
+    if hasattr(network, "write_csv"):
+        network.write_csv(path)
+    else:
+        network.to_csv(path, index=False)
 
 
 def names_of(network: Any, opened: NetworkFile) -> Any:

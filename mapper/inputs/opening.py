@@ -20,10 +20,11 @@ import numpy as np
 from mapper.errors import MapperError, UsageError
 from mapper.inputs.cached_import import cached_import
 from mapper.inputs.listener import Listener
-from mapper.inputs.source import Effort, Source
+from mapper.inputs.source import Effort, Source, is_table
 from mapper.results.output_folder import IMPORTED
 from mapper.resume.resume import is_whole
 from storage.blobs.readahead import buffer_of
+from storage.errors import StorageError
 from storage.files import writing
 from storage.formats.columns import said as said_of_columns
 from storage.formats.losses import ASSUMED
@@ -154,6 +155,8 @@ def import_source(
     format : of the file, if neither its name nor its content identifies it
     extra : options of single formats, in addition to columns
     """
+    if is_table(source.network):
+        return _import_table(source, destination, effort, listener, format)
     memory, traffic = effort.memory // 2, source.word
     if not isinstance(source.network, Path):
         from storage.formats import FORMATS
@@ -194,6 +197,24 @@ def import_source(
     for line in losses_of(meta, asked=source.rates is not None):
         listener.note(line)
     return meta
+
+
+def _import_table(
+    source: Source, destination: Path, effort: Effort, listener: Listener, format: str | None
+) -> NetworkMeta:
+    """Convert a data frame of edges, as the csv file that its package writes."""
+    from mapper.inputs.objects import write_table
+
+    table = destination.with_name(f".{destination.name}.csv")
+    try:
+        with writing(table):
+            write_table(source.network, table)
+        given = replace(source, network=table)
+        return import_source(given, destination, effort, listener, format)
+    except (MapperError, StorageError) as error:
+        raise type(error)(str(error).replace(str(table), "table")) from error
+    finally:
+        table.unlink(missing_ok=True)
 
 
 def import_object(source: Source, path: Path, effort: Effort, listener: Listener) -> NetworkMeta:

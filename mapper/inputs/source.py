@@ -30,8 +30,8 @@ class Source:
     """An input of a run.
 
     network : path of a network file, or of a file to import; an open `NetworkFile`; arrays
-        (source, target[, weight]), a sparse matrix, a networkx or NIR graph
-    columns : columns to use of a table in a file
+        (source, target[, weight]), a matrix, a graph of networkx, igraph or NIR, a data frame
+    columns : columns to use of a table
     rates : firing rates to assign: "uniform" or "weights" (`RATES_WORDS`), the path of a file of
         rates, or an array of shape (neurons,); None uses the rates of the input, if any
     duration : length of a file of spikes in seconds
@@ -58,8 +58,10 @@ class Source:
 
     @property
     def is_object(self) -> bool:
-        """Return whether the network is an object with rates: arrays, matrix or networkx graph."""
-        return not isinstance(self.network, NetworkFile | Path) and not is_nir(self.network)
+        """Return whether the network is an object with rates: arrays, a matrix or a graph."""
+        if isinstance(self.network, NetworkFile | Path):
+            return False
+        return not (is_nir(self.network) or is_table(self.network))
 
     @property
     def is_network_file(self) -> bool:
@@ -80,3 +82,9 @@ def is_nir(network: Any) -> bool:
     """Return whether an object is a NIR graph."""
     nir = sys.modules.get("nir")  # imported already if the object is a NIR graph
     return nir is not None and isinstance(network, nir.NIRGraph)
+
+
+def is_table(network: Any) -> bool:
+    """Return whether an object is a data frame of pandas or polars."""
+    package = type(network).__module__.partition(".")[0]
+    return package in ("pandas", "polars") and hasattr(network, "columns")

@@ -179,6 +179,24 @@ def write_networkx(
     return _write(job, len(nodes), chunks(), about, not graph.is_directed())
 
 
+def write_igraph(
+    path: Path, graph: Any, weight: str = "weight", *, neurons: NeuronProperties = UNKNOWN,
+    memory: int = DEFAULT_MEMORY, threads: int | None = None,
+) -> NetworkMeta:  # fmt: skip
+    """Write a graph of igraph as `write_networkx` does; its vertices may have the attribute `name`.
+
+    weight : edge attribute used as weight, 1 for all edges of a graph without it
+    """
+    edges = np.array(graph.get_edgelist(), np.int64).reshape(-1, 2)
+    weights = np.array(graph.es[weight]) if weight in graph.es.attributes() else None
+    names = graph.vs["name"] if "name" in graph.vs.attributes() else list(range(graph.vcount()))
+    about = replace(neurons, names=_names(list(names)))
+    return write_edges(
+        path, edges[:, 0], edges[:, 1], weights, graph.vcount(), neurons=about,
+        undirected=not graph.is_directed(), memory=memory, threads=threads,
+    )  # fmt: skip
+
+
 def _names(nodes: list[Any]) -> Names | None:
     """Return `NeuronProperties.names` for these nodes; None if they are 0 .. n-1."""
     whole = all(isinstance(n, (int, np.integer)) and 0 <= n < 2**63 for n in nodes)

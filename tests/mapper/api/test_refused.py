@@ -24,7 +24,6 @@ BAD: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
     ("nowhere.bin", {}, MapperError, r"nowhere\.bin"),
     (".", {}, UsageError, "is a folder"),
     (7, {}, UsageError, "network is 7; give a path"),
-    (np.eye(3), {}, UsageError, "network is a ndarray; give a path"),
     ((ONE,), {}, UsageError, "give a path"),
     ((ONE, [0, 1]), {}, UsageError, "1 sources, 2 targets; give one of each per synapse"),
     ((ONE, [0.5]), {}, UsageError, "target is float64"),

@@ -101,7 +101,7 @@ def test_a_faulty_graph_leaves_nothing(folder: Path, fails: Callable[..., str]) 
         ({"memory": "much"}, "memory: "),
         ({"memory": [1]}, "memory is "),
         ({"vertices": "x"}, "vertices is 'x'"),
-        ({"columns": {"source": "a"}}, "columns are for a table in a file; leave them out"),
+        ({"columns": {"source": "a"}}, "columns are for a table; leave them out"),
         ({"progress": 1}, "progress is 1; give a function"),
         ({"sizes": [1, 2]}, "2"),
         ({"sizes": [1, 2, -1]}, "negative"),
