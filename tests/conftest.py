@@ -16,7 +16,6 @@ import pytest
 from tests.kernel_cache import refresh
 from tests.tiers import Some, commits, left_out, some_of
 
-SEED = 1  # of the numbers of a test
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # some tests import ONNX Runtime themselves
 # Tests leave the user's cache and catalogue alone; the cache is off where no test is about it.
 os.environ.setdefault("MAPPER_CACHE_SIZE", "0")
@@ -83,13 +82,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(skip)
 
 
+_states: dict[tuple[str, str], Any] = {}  # of the generators of modules, after their import
+
+
 @pytest.fixture(autouse=True)
 def _same_numbers_in_any_order(request: pytest.FixtureRequest) -> None:
     """Let a test draw the same numbers whatever other tests of its process drew before."""
     module = getattr(request.node, "module", None)
-    for value in vars(module).values() if module else ():
+    for name, value in vars(module).items() if module else ():
         if isinstance(value, np.random.Generator):
-            value.bit_generator.state = np.random.default_rng(SEED).bit_generator.state
+            known = _states.setdefault((module.__name__, name), value.bit_generator.state)
+            value.bit_generator.state = known
 
 
 @pytest.fixture

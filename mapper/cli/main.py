@@ -168,11 +168,28 @@ def _main(argv: Sequence[str] | None) -> int:
         subparsers(parser)[options.command].error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         code = _run(options)
-        sys.stdout.flush()
-        return code
+        return _flushed(options, code)
     except BrokenPipeError:  # the reader of stdout closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return CLOSED_PIPE
+
+
+def _flushed(options: argparse.Namespace, code: int) -> int:
+    """Write out what is printed; return the exit code, that of an error if this fails."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _drop_output()
+        if code == 0:
+            return _fail(options, f"standard output: cannot write: {error.strerror}", BAD_INPUT)
+    return code
+
+
+def _drop_output() -> None:
+    """Send the rest of stdout nowhere: Python flushes it once more at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager

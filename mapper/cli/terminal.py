@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from mapper.errors import MapperError
 from storage.printable import plain, plain_lines
 
 if TYPE_CHECKING:
@@ -71,7 +72,19 @@ def complain(line: str) -> None:
 
 def write(text: str) -> None:
     """Write a listing on stdout."""
-    sys.stdout.write(plain_lines(text))
+    with _output_errors():
+        sys.stdout.write(plain_lines(text))
+
+
+@contextmanager
+def _output_errors() -> Iterator[None]:
+    """Turn errors of the system on stdout into a `MapperError`, except a closed pipe."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise MapperError(f"standard output: cannot write: {error.strerror}") from error
 
 
 def emit(
@@ -83,13 +96,15 @@ def emit(
     summary : printed instead of the tables, unless --details is given
     """
     if options.json:
-        sys.stdout.write(json.dumps(result) + "\n")
+        with _output_errors():
+            sys.stdout.write(json.dumps(result) + "\n")
         return
     if options.quiet:
         return
     console = stdout_console()
-    for table in tables if summary is None or options.details else [summary]:
-        console.print(table, crop=False)  # a long value keeps its line
+    with _output_errors():
+        for table in tables if summary is None or options.details else [summary]:
+            console.print(table, crop=False)  # a long value keeps its line
 
 
 @contextmanager

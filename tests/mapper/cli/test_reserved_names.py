@@ -32,6 +32,7 @@ OUTPUTS = {
     "export network": ("export", "net.bin", "--format", "csv"),
     "export mapping": ("export", "out", "--format", "csv"),
     "report": ("report", "out", "-o"),
+    "partition": ("partition", "net.bin", "--parts", "2", "-o"),
     "hw": ("hw", "--chip", "2x2", "--verilog"),
 }
 COMPILED = {

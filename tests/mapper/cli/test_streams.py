@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import subprocess
 import sys
@@ -145,11 +146,17 @@ def test_refused_standard_output(
 @pytest.mark.sample(1)
 def test_full_or_closed_standard_output(network: Path, folder: Path) -> None:
     command = [sys.executable, "-m", "mapper", "export", str(network), "-", "--format", "csv"]
-    if Path("/dev/full").exists():
-        with Path("/dev/full").open("wb") as full:
-            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
-        assert done.returncode == 1
-        assert b"mapper export: standard output: cannot write: No space left" in done.stderr
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    for words in (command, [*command[:3], "info", str(network)]):
+        if Path("/dev/full").exists():
+            with Path("/dev/full").open("wb") as full:
+                done = subprocess.run(
+                    words, stdout=full, stderr=subprocess.PIPE, check=False, env=buffered
+                )
+            said = done.stderr.decode()
+            assert done.returncode == 1, said
+            assert f"mapper {words[3]}: standard output: cannot write: No space left" in said
+            assert "Traceback" not in said and "ignored" not in said
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()

@@ -124,7 +124,7 @@ def streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def plan(*given: Any) -> Any:
         return replace(make_plan(*given), held=False, levels=False)
 
-    monkeypatch.setattr("mapper.planning.strategy.make_plan", plan)
+    monkeypatch.setattr("mapper.jobs.check.make_plan", plan)
     chip = ["--chip", "40x40", "--neurons-per-core", "32", "--memory", "1GiB"]
     return ["check", str(path), *chip]
 
