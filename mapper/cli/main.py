@@ -175,7 +175,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _flushed(options: argparse.Namespace, code: int) -> int:
-    """Write out what is printed; return the exit code, that of an error if this fails."""
+    """Flush standard output; return the exit code, or 1 if this fails."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -188,7 +188,7 @@ def _flushed(options: argparse.Namespace, code: int) -> int:
 
 
 def _drop_output() -> None:
-    """Send the rest of stdout nowhere: Python flushes it once more at the end."""
+    """Discard the rest of standard output: Python flushes it once more at the end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
