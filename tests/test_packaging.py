@@ -1,0 +1,61 @@
+"""The files of packages and of hosted CI agree with pyproject.toml."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any
+
+import pytest
+
+from tests.test_structure import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PACKAGING = ROOT / "scripts" / "packaging"
+OF_CONDA = {"python-isal": "isal", "python-lmdb": "lmdb"}
+"""Names of conda-forge that differ from those of PyPI."""
+
+
+def read(path: str) -> Any:
+    yaml = pytest.importorskip("yaml")
+    return yaml.safe_load((ROOT / path).read_text())
+
+
+def test_the_recipe_has_the_requirements_of_the_project() -> None:
+    recipe = read("scripts/packaging/recipe.yaml")
+    run = recipe["requirements"]["run"]
+    assert run[0] == f"python {PROJECT['requires-python']}"
+    found = set()
+    for line in run[1:]:
+        name, _, versions = line.partition(" ")
+        found.add(f"{OF_CONDA.get(name, name)}{versions}")
+    assert found == set(PROJECT["dependencies"])
+    (script,) = recipe["build"]["python"]["entry_points"]
+    assert script == f"mapper = {PROJECT['scripts']['mapper']}"
+
+
+def test_versions_and_names_agree() -> None:
+    recipe, citation = read("scripts/packaging/recipe.yaml"), read("CITATION.cff")
+    assert recipe["context"]["version"] == citation["version"] == PROJECT["version"]
+    assert recipe["package"]["name"] == PROJECT["name"]
+    assert citation["license"] == recipe["about"]["license"] == PROJECT["license"]
+    assert citation["repository-code"] == PROJECT["urls"]["Homepage"]
+    assert citation["keywords"] == PROJECT["keywords"]
+
+
+def test_hosted_ci_runs_scripts_that_exist() -> None:
+    jobs = read(".github/workflows/tests.yml")["jobs"]
+    runs = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    assert runs == ["sh scripts/test.sh --fast", ".ci/run"]
+    for run in runs:
+        assert (ROOT / run.removeprefix("sh ").split()[0]).is_file()
+    oldest = PROJECT["requires-python"].removeprefix(">=")
+    assert jobs["fast"]["strategy"]["matrix"]["python"][0] == oldest
+
+
+def test_the_image_warms_last_and_has_known_extras() -> None:
+    text = (PACKAGING / "Dockerfile").read_text()
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert lines[-1] == "RUN mapper warm"
+    (extras,) = re.findall(r'"/src\[([\w,]+)\]"', text)
+    assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"])
