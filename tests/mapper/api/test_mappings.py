@@ -196,16 +196,16 @@ def test_import_loads_few_modules() -> None:
 def test_the_examples_of_the_docs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("networkx")
     blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
-    assert len(blocks) == 10
+    assert len(blocks) == 13
     names: dict[str, Any] = {}
     try:
         for block in blocks:
             exec(block, names)
-        printed = capsys.readouterr().out.removesuffix("\n")
-        promised = re.search(r"print\(error\) +# (.*) \.\.\.\n", "\n".join(blocks))
-        assert promised is not None
-        assert printed.startswith(promised[1])
-        assert "\n" not in printed
+        printed = capsys.readouterr().out.splitlines()
+        promised = re.findall(r"^ *print\(.*\) +# (.*)$", "\n".join(blocks), re.MULTILINE)
+        assert len(printed) == len(promised) == 2
+        for line, text in zip(printed, promised, strict=True):
+            assert line.startswith(text.removesuffix(" ..."))
     finally:
         names.clear()  # deletes the mappings, and with them their temporary files
         gc.collect()
