@@ -2,7 +2,7 @@
 
     python scripts/code_digest.py FOLDER... [--used PACKAGE]
 
---used adds the modules of a package, such as tests.reference, that the files import, also in turn.
+--used adds the modules of a package, such as tests.reference, that the files import, directly or not.
 """
 
 from __future__ import annotations

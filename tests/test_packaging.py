@@ -13,7 +13,7 @@ from tests.test_structure import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PACKAGING = ROOT / "scripts" / "packaging"
 OF_CONDA = {"python-isal": "isal", "python-lmdb": "lmdb"}
-"""Names of conda-forge that differ from those of PyPI."""
+"""Names on PyPI by the name on conda-forge, where they differ."""
 
 
 def read(path: str) -> Any:
