@@ -2,7 +2,8 @@
 
     python scripts/code_digest.py FOLDER... [--used PACKAGE]
 
---used adds the modules of a package, such as tests.reference, that the files import, directly or not.
+--used adds the modules of a package, such as tests.reference, that the files import, directly or
+through others.
 """
 
 from __future__ import annotations
