@@ -30,6 +30,8 @@ def read_shape(path: Path, file: BinaryIO) -> tuple[int, bool, np.dtype[Any]]:
         shape, turned, dtype = array_header(file, size, "the array")
     except DAMAGE as error:
         reason = " ".join(str(error).split())[:120]
+        if "<" in reason:  # objects of Python in messages of numpy
+            reason = "its header is damaged"
         raise BadInputError(f"{path}: not a valid npy file ({reason}); save it again") from error
     require_numbers(path, dtype)
     return require_square(path, shape), turned, dtype

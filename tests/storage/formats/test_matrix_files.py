@@ -235,3 +235,14 @@ def test_pickles_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="is a pickle, which may run any program") as caught:
         recognise(tmp_path / name)
     assert "Graph.write_graphml" in str(caught.value)
+
+
+def test_a_damaged_header_of_an_array(tmp_path: Path) -> None:
+    """Messages of numpy show objects of Python."""
+    np.save(tmp_path / "a.npy", np.eye(3))
+    data = (tmp_path / "a.npy").read_bytes()
+    (tmp_path / "a.npy").write_bytes(
+        data.replace(b"'fortran_order': False", b"'fortran_order': Falsf")
+    )
+    with pytest.raises(BadInputError, match=r"not a valid npy file \(its header is damaged\)"):
+        import_network(tmp_path / "a.npy", tmp_path / "net.bin")
