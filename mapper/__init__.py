@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from mapper.api.partitioning import partition as partition
     from mapper.api.placing import Placement as Placement
     from mapper.api.placing import place as place
+    from mapper.api.reports import report as report
     from mapper.api.simulating import SimulatedTraffic as SimulatedTraffic
-    from mapper.api.simulating import report as report
     from mapper.api.simulating import simulate as simulate
     from mapper.api.sweeping import SweepRuns as SweepRuns
     from mapper.api.sweeping import sweep as sweep
@@ -91,7 +91,7 @@ _PLACES = {
     "map_network": "mapper.api.mapping",
     "partition": "mapper.api.partitioning",
     "place": "mapper.api.placing",
-    "report": "mapper.api.simulating",
+    "report": "mapper.api.reports",
     "score": "mapper.api.checking",
     "simulate": "mapper.api.simulating",
     "simulate_model": "mapper.api.models",

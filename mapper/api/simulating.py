@@ -1,4 +1,4 @@
-"""`simulate` runs the traffic of a mapping on its chip; `report` writes its page."""
+"""`simulate` runs the traffic of a mapping on its chip."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from mapper.monitoring.callbacks import OnProgress, ignore
 if TYPE_CHECKING:
     from mapper.api.network import Network
     from mapper.result import NetworkMapping
-    from mapper.spiking.artifacts.compiled_model import CompiledModel
 
 CYCLES = 10_000
 DEPTH = 4
@@ -163,47 +162,3 @@ def _require_numbers(**given: float | None) -> None:
         if not good:
             words = "number above 0" if least is None else f"whole number of {least} or more"
             raise UsageError(f"{name} is {shown(value)}; give a {words}")
-
-
-def report(
-    folder: str | os.PathLike[str] | NetworkMapping | CompiledModel,
-    other: str | os.PathLike[str] | NetworkMapping | None = None,
-    *,
-    path: str | os.PathLike[str] | None = None,
-    network: str | os.PathLike[str] | Network | None = None,
-    threads: int | None = None,
-    memory: int | str | None = None,
-) -> Path:
-    """Write the report page of a mapping or compiled model, or of two mappings to compare.
-
-    Parameters
-    ----------
-    folder, other : output folders, or the objects
-    path : the page; default: report.html in the folder, or comparison.html
-    network : network of the folders, if it was moved
-    threads, memory : as for `mapper.map_network`
-
-    Returns the path of the page, one file that opens offline in any browser.
-
-    Raises
-    ------
-    UsageError
-        If an argument is invalid.
-    MapperError
-        If a folder is not an output, or the mappings are of different networks.
-    """
-    from contextlib import ExitStack
-
-    from mapper.jobs.report import ReportRequest, write_report
-    from mapper.reporting.make import PAGE
-
-    check_arguments(threads=threads, memory=memory)
-    moved = None if network is None else path_of_network(network, "network")
-    with as_argument_errors(), ExitStack() as stack:
-        shown_ones = [one for one in (folder, other) if one is not None]
-        folders = [stack.enter_context(path_of_source(one)) for one in shown_ones]
-        page = None if path is None else Path(path)
-        if page is None and other is None and not isinstance(folder, str | os.PathLike):
-            page = Path(PAGE)
-        request = ReportRequest(folders, page, moved, effort_of(threads, memory))
-        return write_report(request, NotesListener()).path

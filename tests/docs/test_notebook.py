@@ -46,7 +46,7 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_notebook_is_valid_and_has_no_outputs() -> None:
-    """Outputs are made by those who run it, and would go out of date."""
+    """Outputs would go out of date."""
     content = json.loads(NOTEBOOK.read_text())
     assert (content["nbformat"], content["nbformat_minor"]) == (4, 5)
     cells = content["cells"]

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from storage.budget import require_room
-from storage.errors import BadInputError
+from storage.errors import BadInputError, reason_of
 from storage.files import open_input, read_error
 from storage.formats.base import ImportJob
 from storage.formats.losses import Magnitudes
@@ -29,7 +29,7 @@ def read_shape(path: Path, file: BinaryIO) -> tuple[int, bool, np.dtype[Any]]:
     try:
         shape, turned, dtype = array_header(file, size, "the array")
     except DAMAGE as error:
-        reason = " ".join(str(error).split())[:120]
+        reason = reason_of(error)
         if "<" in reason:  # objects of Python in messages of numpy
             reason = "its header is damaged"
         raise BadInputError(f"{path}: not a valid npy file ({reason}); save it again") from error
