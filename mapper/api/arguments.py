@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _PATH = (str, os.PathLike)
 _WANTED: dict[str, tuple[tuple[type, ...], str]] = {
     "preset": ((str,), "the name of a preset"),
-    "objective": ((str,), '"unicast", "cut" or "multicast"'),
+    "objective": ((str,), '"hops", "unicast", "core", "multicast", "cut" or "time"'),
     "seed": ((Integral,), "a whole number"),
     "threads": ((Integral,), "a whole number of 1 or more, or None for all cores"),
     "memory": ((str, Real), 'bytes, or a text such as "1GiB"'),

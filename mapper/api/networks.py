@@ -119,6 +119,7 @@ def import_network(
         threads=threads, memory=memory, neurons=neurons, columns=columns, progress=progress,
         files=files,
     )  # fmt: skip
+    _require_path(path, files)
     if format is not None and format not in FORMATS:
         raise UsageError(f"unknown format {shown(format)}; choose from {', '.join(FORMATS)}")
     with as_argument_errors():
@@ -173,6 +174,7 @@ def generate(
     from storage.generate import generate as write
 
     check_arguments(seed=seed, threads=threads, memory=memory, progress=progress, files=files)
+    _require_path(path, files)
     if kind not in KINDS:
         raise UsageError(f"kind is {shown(kind)}; give one of {', '.join(KINDS)}")
     known = {field.name: field.default is MISSING for field in fields(KINDS[kind])}
@@ -205,6 +207,12 @@ def generate(
                 listener.note(line)
 
         return _written(path, listener, write_to)
+
+
+def _require_path(path: object, files: int | None) -> None:
+    """Raise `UsageError` for several files without a path: temporary networks are one file."""
+    if files is not None and path is None:
+        raise UsageError("files: give the path of the folder to write")
 
 
 def _written(

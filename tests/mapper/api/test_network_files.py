@@ -142,6 +142,8 @@ REFUSED: list[tuple[type[mapper.MapperError], str, Callable[[Network], Any]]] = 
         "cortex", side=3, size=2)),
     (mapper.UsageError, "draws is 7; give 1 or 2", lambda net: mapper.generate(
         "cortex", side=3, draws=7)),
+    (mapper.UsageError, "files: give the path", lambda net: mapper.generate(
+        "cortex", side=3, files=2)),
     (mapper.UsageError, "files is 0; give", lambda net: mapper.import_network(net, files=0)),
     (mapper.UsageError, "unknown format 'x'", lambda net: mapper.import_network(net, format="x")),
     (mapper.UsageError, "rates is 'a.csv', which is no file", lambda net: mapper.import_network(
