@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from storage.errors import CorruptError
+from storage.errors import BadInputError, CorruptError
 from storage.graph import MAX_VERTICES
 from storage.jsontext import parse_json, shown
 from storage.typed import Whole, convert
@@ -162,10 +162,16 @@ class NetworkMeta:
                 f"{synaptic.negative} negative and {synaptic.zeros} zero are inconsistent with "
                 f"{self.synapses} synapses"
             )
+        try:
+            self.checked()
+        except BadInputError as error:
+            raise CorruptError(f"{where}: {MEMBER}: {error}") from error
+
+    def checked(self) -> NetworkMeta:
+        """Return this; raise `BadInputError` if metrics, products of its weights, may overflow."""
         if self.total_weight * self.weight_unit > LARGEST_WEIGHT:
-            raise CorruptError(
-                f"{where}: {MEMBER}: the sum of weights exceeds {LARGEST_WEIGHT:g}; scale them down"
-            )
+            raise BadInputError(f"the sum of weights exceeds {LARGEST_WEIGHT:g}; scale them down")
+        return self
 
     def block_bytes(self, vertices: int) -> tuple[int, int]:
         """Return the fewest and the most bytes of the records of `vertices` vertices."""

@@ -110,6 +110,10 @@ def write_rated(
             | rounded_facts(Rounding(), rounding)
             | (traffic or from_rates(source)),
         )
+        try:
+            meta.checked()
+        except BadInputError as error:
+            raise BadInputError(f"{source or RATE}: {error}") from error
         archive.add(pack(MEMBER, meta.to_json()))
         archive.commit()
     return meta

@@ -306,7 +306,7 @@ class NetworkWriter(Closing):
         if asked:
             said |= from_rates() if totals.rated else from_weights()
         said |= rounded_facts(totals.rounding, self._rate_rounding)
-        meta = self._describe(totals, unit, block_size, said)
+        meta = self._describe(totals, unit, block_size, said).checked()
         if synaptic is not None or self._real:
             meta = replace(meta, synaptic=synaptic, version=WEIGHTED_VERSION)
         if isinstance(self._archive, ShardedWriter):

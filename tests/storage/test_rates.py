@@ -113,6 +113,16 @@ def test_faults(rates: Any, message: str, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
 
 
+def test_traffic_that_readers_refuse(tmp_path: Path) -> None:
+    make(tmp_path / "a.bin", [(0, 1), (1, 2), (2, 3)])
+    with (
+        NetworkFile(tmp_path / "a.bin") as network,
+        pytest.raises(BadInputError, match=r"^r: the sum of weights exceeds 1e\+304"),
+    ):
+        write_rated(network, tmp_path / "b.bin", np.full(N, 4e303), source="r")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
+
+
 def test_traffic_beyond_the_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path / "a.bin", [(0, 1), (1, 2)])
     with NetworkFile(tmp_path / "a.bin") as network:

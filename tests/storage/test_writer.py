@@ -322,6 +322,15 @@ def test_sums_that_overflow(kind: type, destination: Path) -> None:
         MemoryGraph.from_edges(2, ids, ids + 1, weight.astype(np.int64))
 
 
+def test_a_sum_that_readers_refuse(destination: Path) -> None:
+    """Each weight is below the limit of the sum in real units, but their sum is not."""
+    ids = np.arange(3)
+    message = r"^the sum of weights exceeds 1e\+304; scale them down$"
+    with pytest.raises(BadInputError, match=message), NetworkWriter(destination, 4) as writer:
+        writer.add(ids, ids + 1, np.full(3, 4e303))
+        writer.finish()
+
+
 def test_no_overflow(tmp_path: Path) -> None:
     """Sums of repeated connections may far exceed the limit of one weight."""
     ids = np.zeros(500, np.int64)
