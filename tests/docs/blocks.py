@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from io import StringIO
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +102,19 @@ def commands(text: str) -> Iterator[str]:
             yield line
 
 
+class Captured(TextIOWrapper):
+    """A stream in memory that also takes bytes, as standard output does."""
+
+    def __init__(self) -> None:
+        super().__init__(BytesIO(), encoding="utf-8", newline="\n", write_through=True)
+
+    def getvalue(self) -> str:
+        self.flush()
+        content = self.buffer
+        assert isinstance(content, BytesIO)
+        return content.getvalue().decode()
+
+
 def execute(line: str, where: str) -> str:
     """Run a line and return stdout and stderr; `mapper` in this process, others in a shell."""
     wanted = int(found[1]) if (found := CODE.search(line)) else 0
@@ -117,8 +130,8 @@ def execute(line: str, where: str) -> str:
     if ">" in words:
         at = words.index(">")
         into, words = Path(words[at + 1]).expanduser(), words[:at]
-    out = StringIO()
-    err = out if into is None else StringIO()  # in the order of a terminal
+    out = Captured()
+    err = out if into is None else Captured()  # in the order of a terminal
     with redirect_stdout(out), redirect_stderr(err):
         try:
             code = main(words)
