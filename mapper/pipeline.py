@@ -39,6 +39,7 @@ from mapper.limits.axons import make_job
 from mapper.limits.capacity import demands, require_fit
 from mapper.limits.combined import combine_capacity
 from mapper.limits.constraints import Constraints
+from mapper.limits.in_order import fill_in_order
 from mapper.methods.classic import Classic
 from mapper.methods.nets import Nets
 from mapper.methods.steps import MappingRun, Method
@@ -74,6 +75,7 @@ def map_network(
     constraints: Constraints | None = None,
     plan: Plan | None = None,
     workers: Workers | None = None,
+    time_limit: float | None = None,
 ) -> Mapping:
     """Map a stored network (step 1) onto a chip.
 
@@ -81,6 +83,7 @@ def map_network(
     plan : memory plan, if it exists already
     workers : scan the rows of the network if the plan streams them (see `looked_at_here`), and
         score its synapses at the end
+    time_limit : seconds after which the best mapping so far is scored; without one, the first
     Raises `DoesNotFitError` if a limit of the chip cannot be met. Once all neurons have cores
     within the limits, Ctrl-C ends the run with the best mapping so far; before, it is raised.
     """
@@ -93,15 +96,17 @@ def map_network(
     here.require(None if scratch.names() else scratch.path)  # earlier scratch counts as used
     task = _Task(
         network, limited, settings, scratch, monitor, constraints, plan, workers,
-        Measurements(network, limited, plan.threads),
+        Measurements(network, limited, plan.threads), time_limit is not None,
     )  # fmt: skip
     core, stage = None, ""
+    monitor.stop.limit(time_limit)
     try:
         core = monitor.stop.run(task.map_neurons)
     except KeyboardInterrupt:
         if monitor.stop.kept is None:
             raise
         stage = monitor.at_work["name"]
+    monitor.stop.limit(None)
     monitor.finishing = True
     core, traffic = monitor.stop.run(lambda: task.score(core), patient=True)
     if monitor.stop.asked and not stage:
@@ -137,6 +142,7 @@ class _Task:
     """The two tasks of a run, each run in a separate thread: mapping, and scoring the result.
 
     chip : its cores have the neurons that `fill` allows
+    limited : the time is limited, so a first mapping is kept at once
     """
 
     network: NetworkFile
@@ -148,6 +154,7 @@ class _Task:
     plan: Plan
     workers: Workers | None
     measurements: Measurements
+    limited: bool
 
     def map_neurons(self) -> NDArray[np.int32]:
         """Return the core of every neuron."""
@@ -155,6 +162,8 @@ class _Task:
             core = self._tiled()
             if core is None:
                 run = self._checked(team)
+                if self.limited:
+                    _keep_first(run)
                 method = _method(run)
                 core = _map_items(run, method)[run.job.items.item]
         with self.monitor.stage("result"):  # step 9
@@ -277,6 +286,16 @@ def _map_items(run: MappingRun, method: Method) -> NDArray[np.int32]:
     stage = monitor.at_work if len(monitor.stages) > before else None
     method.costs.finish(core, chip.width, stage)
     return core
+
+
+def _keep_first(run: MappingRun) -> None:
+    """Keep a mapping of neurons in order, if one capacity represents all limits."""
+    if not run.single_capacity:
+        return
+    free = np.flatnonzero(run.chip.usable)[: run.cores]
+    core = fill_in_order(run.combined.sizes, run.combined.capacity, free)
+    if core is not None:
+        run.keep(lambda _: core)
 
 
 def _kept(stop: Stop, threads: int) -> NDArray[np.int32]:

@@ -50,6 +50,7 @@ class MapRequest:
     command : words of the command line, for the report
     workers : processes that scan a streamed network; None for the threads of this process
     cache : earlier imports
+    time_limit : seconds after which mapping ends with the best so far; not compared on resume
     """
 
     source: Source
@@ -60,6 +61,7 @@ class MapRequest:
     command: tuple[str, ...] = ()
     workers: Asked | None = None
     cache: Cache = OFF
+    time_limit: float | None = None
 
     @property
     def effort(self) -> Effort:
@@ -177,8 +179,9 @@ def mapped(
                 with monitor.untimed():
                     workers.prepare(compile_kernels, works, workers.threads())
         mapping = map_network(
-            inputs.network, chip, settings, scratch, monitor, constraints, plan, workers
-        )
+            inputs.network, chip, settings, scratch, monitor, constraints, plan, workers,
+            request.time_limit,
+        )  # fmt: skip
         imported = inputs.original.path.parent == place.folder
         report = _report(request, place, inputs, mapping, monitor)
         if workers is not None:

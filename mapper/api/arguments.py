@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -39,6 +40,7 @@ _WANTED: dict[str, tuple[tuple[type, ...], str]] = {
     "columns": ((Mapping,), 'names by role, as in {"source": "pre"}'),
     "workdir": (_PATH, "the path of a folder"),
     "shared": (_PATH, "the path of a folder"),
+    "time_limit": ((Real,), "seconds above 0"),
 }
 
 
@@ -62,6 +64,9 @@ def check_arguments(**given: Any) -> None:
     for name in ("threads", "files", "workers"):
         if given.get(name) is not None and given[name] < 1:
             raise UsageError(f"{name} is {given[name]}; give {_WANTED[name][1]}")
+    limit = given.get("time_limit")
+    if limit is not None and not 0 < limit < math.inf:
+        raise UsageError(f"time_limit is {limit}; give {_WANTED['time_limit'][1]}")
 
 
 def settings_of(

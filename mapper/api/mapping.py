@@ -63,6 +63,7 @@ def map_network(
     columns: Mapping[str, str] | None = None,
     weights_are: str | None = None,
     progress: OnProgress | None = None,
+    time_limit: float | None = None,
     workdir: str | os.PathLike[str] | None = None,
     workers: Any = None,
     shared: str | os.PathLike[str] | None = None,
@@ -105,6 +106,8 @@ def map_network(
     progress : called with the name of a stage and the fraction 0 .. 1 of its present pass, from
         any thread, one call at a time. An exception that it raises ends the run and is raised here,
         except `KeyboardInterrupt`, which counts as Ctrl-C
+    time_limit : seconds after which the best mapping so far is returned, with `interrupted` True;
+        see `--time-limit` of `mapper run`
     workdir : folder for temporary files; default: the system's. A network without a file uses
         space there, in an unnamed file, as long as its mapping is in use
     workers : processes that scan a streamed network: the number to start on this machine, the
@@ -134,7 +137,7 @@ def map_network(
     check_arguments(
         preset=preset, objective=objective, seed=seed, threads=threads, memory=memory,
         constraints=constraints, split_neurons=split_neurons, neurons=neurons,
-        columns=columns, progress=progress, workdir=workdir, shared=shared,
+        columns=columns, progress=progress, time_limit=time_limit, workdir=workdir, shared=shared,
     )  # fmt: skip
     changes: dict[str, Any] = {**method}
     if objective is not None:
@@ -151,7 +154,9 @@ def map_network(
         folder = None if shared is None else Path(shared)
         asked = ask_workers(workers, settings.threads, shared=folder)
         return _map(
-            MapRequest(source, cores, settings, file, split_neurons, (), asked),
+            MapRequest(
+                source, cores, settings, file, split_neurons, (), asked, time_limit=time_limit
+            ),
             workdir,
             progress,
             network if isinstance(network, Network) and network.is_temporary else None,

@@ -107,7 +107,7 @@ def place(
 
     check_arguments(
         preset=preset, seed=seed, threads=threads, memory=memory, neurons=neurons,
-        columns=columns, progress=progress,
+        columns=columns, progress=progress, time_limit=time_limit,
     )  # fmt: skip
     known = [name for names in PLACEMENT.values() for name in names]
     for name in method:
@@ -118,13 +118,8 @@ def place(
         if effort not in EFFORTS:
             raise UsageError(f"effort is {shown(effort)}; give one of {', '.join(EFFORTS)}")
         changes["placement"] = effort
-    if time_limit is not None:
-        if isinstance(time_limit, bool) or not isinstance(time_limit, int | float):
-            raise UsageError(f"time_limit is {shown(time_limit)}; give seconds")
-        if not 0 < time_limit < float("inf"):
-            raise UsageError(f"time_limit is {time_limit}; give seconds above 0")
-        if preset == "classic":
-            raise UsageError("time_limit: not with preset classic; give force_iterations")
+    if time_limit is not None and preset == "classic":
+        raise UsageError("time_limit: not with preset classic; give force_iterations")
     listener, stop = NotesListener(progress or ignore), Stop(GRACE)
     with as_argument_errors(), ExitStack() as stack:
         limits = GivenLimits(

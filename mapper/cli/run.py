@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 FREQUENT = (
     "output", "force", "resume", "constraints", "rates", "chip", "neurons_per_core",
     "synapses_per_core", "axons_per_core", "preset", "objective", "set", "memory", "threads",
-    "seed", "workers",
+    "seed", "time_limit", "workers",
 )  # fmt: skip
 EPILOG = """\
 examples:
@@ -26,7 +27,8 @@ examples:
   mapper run wing.graph --chip 16x16 --neurons-per-core 250 --seed 1 --json
   mapper run net.bin --chip loihi --preset strong --memory 8GiB
 
-Ctrl-C keeps the best mapping so far; --resume continues if there is none yet.
+Ctrl-C and --time-limit keep the best mapping so far; --resume continues after Ctrl-C if there is
+none yet.
 `mapper docs formats` describes the output folder.
 """
 
@@ -45,6 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tuning.add_method(method)
     tuning.add_settings(method)
     common.add_effort(method)
+    method.add_argument(
+        "--time-limit",
+        type=common.seconds,
+        metavar="SECONDS",
+        help="then score and write the best mapping so far",
+    )
     worker_options.add_workers(method, ", or srun")
     worker_options.add_worker_size(method)
     method.add_argument(
@@ -116,7 +124,9 @@ def _run_one(options: argparse.Namespace, chip: Chip, output: Path, workers: Any
         workers, settings.threads, options.worker_threads, options.worker_memory,
         options.patience, options.shared,
     )  # fmt: skip
-    request = common.request_of(options, chip, settings, asked)
+    request = replace(
+        common.request_of(options, chip, settings, asked), time_limit=options.time_limit
+    )
     task = RunTask(request, output, options.keep_scratch, options.force, options.resume)
     stop = Stop(GRACE)
 
@@ -124,7 +134,14 @@ def _run_one(options: argparse.Namespace, chip: Chip, output: Path, workers: Any
         return Monitor(console, options.verbose, log, stop=stop)
 
     found = run_into_folder(task, make_monitor, common.listener(options))
-    if found.stage:
+    if found.late:
+        limit = f"{options.time_limit:g} s"
+        terminal.say(
+            options,
+            f"note: time limit of {limit}, during the stage {found.stage!r}: this is the best "
+            "mapping found so far",
+        )
+    elif found.stage:
         when = f"during the stage {found.stage!r}"
         terminal.complain(f"interrupted {when}: this is the best mapping found so far")
     elif found.asked:
@@ -140,6 +157,8 @@ def _run_seeds(options: argparse.Namespace) -> int:
     seeds = parse_seeds(options.seeds)
     if options.seed:
         raise UsageError("--seed and --seeds exclude each other; give one")
+    if options.time_limit is not None:
+        raise UsageError("--time-limit is for a single run; omit it with --seeds")
     of_one = options.worker_threads, options.worker_memory, options.patience, options.shared
     if any(value is not None for value in of_one):
         raise UsageError(

@@ -1,4 +1,5 @@
-"""Ctrl-C ends a run early: a stop flag that all tasks poll, and the best mapping so far.
+"""Ctrl-C, or a time limit, ends a run early: a stop flag that all tasks poll, and the best mapping
+so far.
 
 Tasks run in a separate thread while the main thread waits, so that Ctrl-C is handled at once,
 whatever kernel is running. Tasks check the flag between kernels. A thread still inside a long
@@ -57,7 +58,13 @@ class Stop(StopFlag):
         super().__init__()
         self._grace = grace
         self._ended: list[Event] = []  # one per thread
+        self._due = math.inf
         self.kept: Keep | None = None
+        self.late = False  # the time limit has ended the run
+
+    def limit(self, seconds: float | None) -> None:
+        """Ask all tasks to end after some seconds, but not before a mapping is kept."""
+        self._due = math.inf if seconds is None else time.monotonic() + seconds
 
     def keep(self, make: Keep) -> None:
         """Record the best mapping so far; raise `StoppedError` if all tasks should end.
@@ -71,9 +78,9 @@ class Stop(StopFlag):
     def run(self, work: Callable[[], Result], *, patient: bool = False) -> Result:
         """Run `work` in a separate thread; return its result or raise its error.
 
-        Ctrl-C, here or in the work, asks all tasks to end; `StoppedError` is raised once they do,
-        or after the grace period. patient : the first Ctrl-C only sets the flag, the second starts
-        the grace period
+        Ctrl-C, here or in the work, or the time limit, asks all tasks to end; `StoppedError` is
+        raised once they do, or after the grace period. patient : the first Ctrl-C only sets the
+        flag, the second starts the grace period
         """
         done: SimpleQueue[tuple[Result | None, BaseException | None]] = SimpleQueue()
         ended = Event()
@@ -92,7 +99,7 @@ class Stop(StopFlag):
             self._ended.append(ended)
             while True:
                 try:
-                    result, error = done.get(timeout=max(0.0, min(WAKE, end - time.monotonic())))
+                    result, error = done.get(timeout=self._wait(end))
                     break
                 except Empty:
                     pass
@@ -103,6 +110,11 @@ class Stop(StopFlag):
                     first = not self.asked
                     self.ask()
                     if not (patient and first) and self._grace is not None:
+                        end = time.monotonic() + self._grace
+                if self._is_due():
+                    self.late = True
+                    self.ask()
+                    if self._grace is not None:
                         end = time.monotonic() + self._grace
                 if time.monotonic() >= end:
                     raise StoppedError
@@ -116,6 +128,15 @@ class Stop(StopFlag):
             raise error
         finally:
             del error  # frees the frames of the work, which hold its arrays
+
+    def _wait(self, end: float) -> float:
+        """Return seconds until the next event that the main thread must not miss."""
+        due = math.inf if self.asked else self._due
+        return max(0.0, min(WAKE, min(end, due) - time.monotonic()))
+
+    def _is_due(self) -> bool:
+        """Return whether the time limit has passed, and nothing has asked the tasks to end yet."""
+        return time.monotonic() >= self._due and self.kept is not None and not self.asked
 
     def at_work(self, patience: float = 0.1) -> bool:
         """Return whether a thread is still inside a long kernel after some seconds."""

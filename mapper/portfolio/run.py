@@ -47,11 +47,13 @@ class Finished(NamedTuple):
     report : report.json
     stage : stage during which the run was interrupted, or empty
     asked : Ctrl-C was received, possibly when the mapping was already complete
+    late : the time limit ended the run
     """
 
     report: dict[str, Any]
     stage: str
     asked: bool
+    late: bool = False
 
 
 def describe_request(request: MapRequest) -> dict[str, Any]:
@@ -109,4 +111,5 @@ def run_into_folder(
         "run", request.source.network, output, request.chip.name, report["settings"],
         msgspec.to_builtins(figures_of(report)), report["resources"]["seconds"],
     )  # fmt: skip
-    return Finished(report, mapping.interrupted, monitor.stop.asked)
+    late = monitor.stop.late
+    return Finished(report, mapping.interrupted, monitor.stop.asked and not late, late)
