@@ -108,8 +108,20 @@ def _given(options: argparse.Namespace, names: Collection[str]) -> dict[str, Any
     return found
 
 
+def assigned_list(word: str) -> tuple[str, list[Any]]:
+    """Return name and values of a word of `--set` with a list of values."""
+    setting, text = _named(word, METHOD)
+    return setting.name, [setting.parse(one.strip()) for one in text.split(",")]
+
+
 def _assigned(word: str, names: Collection[str]) -> tuple[Setting, Any]:
     """Return the setting and value of a word of `--set`."""
+    setting, text = _named(word, names)
+    return setting, setting.parse(text.strip())
+
+
+def _named(word: str, names: Collection[str]) -> tuple[Setting, str]:
+    """Return the setting and the text of a word of `--set`."""
     name, equals, text = word.partition("=")
     name = name.strip().lower().replace("-", "_")
     if not equals:
@@ -123,4 +135,4 @@ def _assigned(word: str, names: Collection[str]) -> tuple[Setting, Any]:
     except UsageError as error:
         end = "" if str(error).endswith("?") else ";"
         raise UsageError(f"--set: {error}{end} `mapper docs settings` lists all") from None
-    return setting, setting.parse(text.strip())
+    return setting, text

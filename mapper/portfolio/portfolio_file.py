@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 from mapper.errors import CannotResumeError, MapperError
 from mapper.portfolio.executor import Outcome
 from mapper.portfolio.figures import Figures
+from mapper.portfolio.pareto import CRITERIA, pareto_front
 from mapper.settings import SETTINGS
 from mapper.version import version
 from storage.errors import BadInputError
@@ -23,6 +24,8 @@ from storage.typed import Plain, Whole, convert
 PORTFOLIO_FILE = "portfolio.json"
 TABLE_FILE = "sweep.csv"  # of a sweep, next to it
 SCHEMA = 1
+INPUT = ("network", "rates", "weights_are", "constraints", "split_neurons")
+"""Values of a sweep that change what is mapped, as opposed to where and how."""
 MOST_FILE_BYTES = 256 << 20  # bytes: 100,000 runs with their figures
 
 
@@ -43,6 +46,8 @@ class Run(Struct):
     state : waiting, done or failed
     kept : its folder has not been dropped
     best : best of all completed runs, or of all with the same network and chip
+    front : on the Pareto front of the completed runs with the same input, see
+        `mapper.portfolio.pareto`
     """
 
     folder: str
@@ -52,6 +57,7 @@ class Run(Struct):
     state: Literal["waiting", "done", "failed"] = "waiting"
     kept: bool = True
     best: bool = False
+    front: bool = False
     figures: Figures | UnsetType = UNSET
     error: str | UnsetType = UNSET
     exit_code: Whole | UnsetType = UNSET
@@ -134,7 +140,7 @@ class PortfolioFile:
         run.kept = True
 
     def choose(self) -> None:
-        """Mark the best run of each group, using the common objective, or else hops.
+        """Mark the best run of each group, by the common objective or else hops, and the fronts.
 
         Ties go to the first run of the list, so the order of completion does not matter.
         """
@@ -144,12 +150,23 @@ class PortfolioFile:
                 run.best = False
             if done:
                 min(done, key=cost_in(group)).best = True
+        for group in self._groups_by(lambda name: name in INPUT):
+            done = [run for run in group if run.figures is not UNSET]
+            points = [[getattr(run.figures, name) for name in CRITERIA] for run in done]
+            for run in group:
+                run.front = False
+            for run, on_front in zip(done, pareto_front(points), strict=True):
+                run.front = on_front
 
     def groups(self) -> list[list[Run]]:
         """Return groups of comparable runs: runs of a group differ in settings only."""
+        return self._groups_by(lambda name: name not in SETTINGS)
+
+    def _groups_by(self, counts: Callable[[str], bool]) -> list[list[Run]]:
+        """Return groups of runs with equal values of the names that count."""
         found: dict[str, list[Run]] = {}
         for run in self:
-            key = {name: value for name, value in run.given.items() if name not in SETTINGS}
+            key = {name: value for name, value in run.given.items() if counts(name)}
             found.setdefault(json.dumps(key), []).append(run)
         return list(found.values())
 

@@ -121,7 +121,7 @@ def csv_text(jobs: list[RunJob], portfolio: PortfolioFile) -> str:
     """Return sweep.csv: per run its given values, all settings, its figures and its end state."""
     beside = dict.fromkeys(key for job in jobs for key in job.given if key not in SETTINGS)
     figures = [each.name for each in msgspec.structs.fields(Figures)]
-    ends = ("state", "exit_code", "error", "best", "kept")
+    ends = ("state", "exit_code", "error", "best", "front", "kept")
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(["folder", *beside, *SETTINGS, *figures, *ends])

@@ -50,6 +50,11 @@ class SweepFile(NamedTuple):
             dict(zip(self.lists, values, strict=True)) for values in product(*self.lists.values())
         ]
 
+    def require_few(self) -> None:
+        """Raise `UsageError` if there are more runs than a folder can have."""
+        if (count := prod(map(len, self.lists.values()))) > MOST_RUNS:
+            raise UsageError(f"has {count:,} runs; give at most {MOST_RUNS:,}")
+
     def place_of(self, name: str) -> Path:
         """Return the path of a file that the sweep names, relative to the sweep file, or a URL."""
         path = path_of(name)
@@ -82,18 +87,22 @@ def sweep_of(path: Path, content: Mapping[str, Any]) -> SweepFile:
         if name in lists:
             raise MapperError(f"{path}: key {name} is repeated; give it once")
         try:
-            lists[name] = _values(name, value)
+            lists[name] = values_of(name, value)
         except (UsageError, ValueError) as error:
             raise MapperError(f"{path}: {key}: {error}") from error
     for name in ("network", "chip"):
         if name not in lists:
             raise MapperError(f'{path}: {name} is missing; give one as {name} = "{EXAMPLES[name]}"')
-    if (count := prod(map(len, lists.values()))) > MOST_RUNS:
-        raise MapperError(f"{path}: has {count:,} runs; give at most {MOST_RUNS:,}")
-    return SweepFile(path, lists)
+    sweep = SweepFile(path, lists)
+    try:
+        sweep.require_few()
+    except UsageError as error:
+        raise MapperError(f"{path}: {error}") from error
+    return sweep
 
 
-def _values(name: str, given: Any) -> list[Any]:
+def values_of(name: str, given: Any) -> list[Any]:
+    """Return the checked values of a key; raises `UsageError` or `ValueError`."""
     if name == "seed" and isinstance(given, str):
         return list(parse_seeds(given))
     every = given if isinstance(given, list) else [given]
