@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 import re
 import time
 import traceback
@@ -24,6 +25,7 @@ from scripts.torture.running import TRACEBACK, Ran
 from scripts.torture.spoiling import spoiled
 
 SECONDS = 2.0  # processor seconds of a refusal
+ROUNDING = 1e-9  # relative error of real metrics that verify allows
 NOISE = 1.5  # factor, for busy machines
 FILE_SIZE = re.compile(r'"(stored_bytes|bytes_per_connection)": [^,}]*')
 """Values that damage changes although the content remains: appended bytes count."""
@@ -80,7 +82,8 @@ class Damage(Batches):
         if reader.requires == METRICS:
             found = json.loads(file.read_bytes())["metrics"]
             right = json.loads((self.bench.whole / file).read_bytes())["metrics"]
-            return (WRONG, "other metrics are verified") if found != right else None
+            same = _near(found, right)
+            return None if same else (WRONG, "other metrics are verified")
         if reader.requires == ANY:
             return None
         out, files = self._right[line]
@@ -92,6 +95,18 @@ class Damage(Batches):
         if _plain(ran.out) != out:
             wrong.append("printed text")
         return (WRONG, f"ends with 0, but {', '.join(wrong)} differ") if wrong else None
+
+
+def _near(found: Any, right: Any) -> bool:
+    """Return whether values are equal, real numbers up to the rounding that `verify` allows."""
+    if isinstance(right, dict):
+        keys = right.keys()
+        return isinstance(found, dict) and found.keys() == keys and all(
+            _near(found[key], right[key]) for key in keys
+        )  # fmt: skip
+    if isinstance(right, float) and isinstance(found, float):
+        return math.isclose(found, right, rel_tol=ROUNDING, abs_tol=ROUNDING)
+    return bool(found == right)
 
 
 def _ran(line: str) -> Ran:
