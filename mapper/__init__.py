@@ -114,7 +114,8 @@ def __getattr__(name: str) -> Any:
         return version()
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    prepare()
+    if _PLACES[name] != "mapper.errors":  # errors can be named where a package is hidden
+        prepare()
     value = globals()[name] = getattr(import_module(_PLACES[name]), name)
     return value
 

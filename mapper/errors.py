@@ -22,6 +22,15 @@ class MapperError(Exception):
         super().__init__(one_line(message))
 
 
+class HiddenPackageError(MapperError, ImportError):
+    """A folder or module of the user hides a package of mapper."""
+
+    def __init__(self, message: str) -> None:
+        # `storage`, which makes messages printable, may be the hidden package
+        line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message)
+        ImportError.__init__(self, line)
+
+
 class CheckFailedError(MapperError):
     """A verification found something wrong."""
 

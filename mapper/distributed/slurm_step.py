@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
+from mapper.concurrency.processes import python_command
 from mapper.distributed.engine import NO_DASHBOARD, PROTOCOL, environment
 from mapper.errors import UsageError
 from storage.extras import DISTRIBUTION
@@ -68,7 +69,8 @@ class SlurmStep:
             words += ["--memory-limit", str(memory or _given_memory() or "auto")]
             words += ["--death-timeout", str(GONE_AFTER)]
             words += ["--name", str(self.rank), "--local-directory", _local_folder()]
-        command = [sys.executable, "-m", f"distributed.cli.{words[0]}", *words[1:]]
+        program, *arguments = words
+        command = [*python_command(f"distributed.cli.{program}", "m.main()"), *arguments]
         sys.stdout.flush()
         more = environment(tls_settings(self.folder))
         os.execve(sys.executable, command, {**os.environ, **more})

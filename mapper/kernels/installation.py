@@ -1,6 +1,6 @@
 """Checks of the installation: shadowed packages, kernel cache, BLAS threads.
 
-These run before any heavy import, so this module uses only the standard library.
+These run before any heavy import, so this module uses only the standard library and the errors.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
+
+from mapper.errors import HiddenPackageError
 
 PACKAGES = ("storage", "chipsim", "hw")
 """Top-level packages installed with `mapper`, whose names a user's folder may share."""
@@ -33,7 +35,7 @@ def bound_products() -> None:
 
 
 def check_packages() -> None:
-    """Raise `ImportError` if a folder or file of the user shadows one of `PACKAGES`.
+    """Raise `HiddenPackageError` if a folder or file of the user shadows one of `PACKAGES`.
 
     Python searches the folder of the script, or the current folder, first.
     """
@@ -41,7 +43,7 @@ def check_packages() -> None:
     for name in PACKAGES:
         found = _location(name)
         if found is not None and found.resolve() != home / name:
-            raise ImportError(
+            raise HiddenPackageError(
                 f"{found} hides the package `{name}` of mapper; rename it, or start Python "
                 "from another folder"
             )

@@ -44,7 +44,48 @@ def test_a_folder_that_hides_a_package_is_named(name: str, kind: str, tmp_path: 
         return
     assert (found.returncode, found.stdout, found.stderr) == (1, "", f"mapper: {line}\n")
     found = python("-c", "import mapper; mapper.map_network", cwd=tmp_path)
-    assert found.stderr.endswith(f"ImportError: {line}\n")
+    assert found.stderr.endswith(f"HiddenPackageError: {line}\n")
+
+
+SCRIPT = """
+import mapper
+try:
+    mapper.map_network(([0], [1]), (2, 2))
+except mapper.MapperError as error:
+    print(error)
+"""
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("name", installation.PACKAGES)
+def test_a_script_catches_the_error_as_its_other_errors(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").write_text("")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "elsewhere").mkdir()
+    found = python(str(tmp_path / "script.py"), cwd=tmp_path / "elsewhere")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert found.stdout.startswith(f"{tmp_path / name} hides the package `{name}` of mapper; ")
+    assert found.stdout.count("\n") == 1
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
+@pytest.mark.jit
+def test_folders_do_not_hide_packages_from_the_command(tmp_path: Path) -> None:
+    """The command does not search the current folder, and neither do its processes."""
+    for name in installation.PACKAGES:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('hidden')")
+    (tmp_path / "net.csv").write_text("source,target\n0,1\n1,2\n2,0\n")
+    start = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from mapper.cli.main import main; "
+    words = ["run", "net.csv", "--chip", "2x2", "--seeds", "1..2", "--workers", "2", "-q"]
+    found = subprocess.run(
+        [sys.executable, "-P", "-c", f"{start}sys.exit(main({words!r}))"],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (found.returncode, found.stderr) == (0, "")
+    assert len(list(tmp_path.glob("net-portfolio/seed-*/report.json"))) == 2
 
 
 def test_nothing_is_hidden_here() -> None:
