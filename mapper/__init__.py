@@ -28,11 +28,17 @@ if TYPE_CHECKING:
     from mapper.api.checking import score as score
     from mapper.api.checking import verify as verify
     from mapper.api.chips import chips as chips
+    from mapper.api.chips import hw as hw
     from mapper.api.exporting import Exported as Exported
     from mapper.api.exporting import export as export
+    from mapper.api.info import cache_info as cache_info
+    from mapper.api.info import clear_cache as clear_cache
+    from mapper.api.info import disassemble as disassemble
+    from mapper.api.info import info as info
+    from mapper.api.info import runs as runs
     from mapper.api.mapping import map_network as map_network
+    from mapper.api.model_runs import simulate_model as simulate_model
     from mapper.api.models import compile_model as compile_model
-    from mapper.api.models import simulate_model as simulate_model
     from mapper.api.network import Network as Network
     from mapper.api.networks import generate as generate
     from mapper.api.networks import import_network as import_network
@@ -52,6 +58,10 @@ if TYPE_CHECKING:
     from mapper.errors import MapperError as MapperError
     from mapper.errors import UsageError as UsageError
     from mapper.jobs.check import Checked as Checked
+    from mapper.jobs.compile import CompileAnalysis as CompileAnalysis
+    from mapper.jobs.hardware import Hardware as Hardware
+    from mapper.jobs.info import FileInfo as FileInfo
+    from mapper.jobs.runs import FinishedRuns as FinishedRuns
     from mapper.jobs.score import Scored as Scored
     from mapper.jobs.verify import Verified as Verified
     from mapper.partitions.result import GraphPartition as GraphPartition
@@ -65,11 +75,15 @@ _PLACES = {
     "CheckFailedError": "mapper.errors",
     "Checked": "mapper.jobs.check",
     "Chip": "chipsim.chip.model",
+    "CompileAnalysis": "mapper.jobs.compile",
     "CompiledModel": "mapper.spiking.artifacts.compiled_model",
     "CompiledNetwork": "mapper.compiler.artifacts.compiled_network",
     "DoesNotFitError": "mapper.errors",
     "Exported": "mapper.api.exporting",
+    "FileInfo": "mapper.jobs.info",
+    "FinishedRuns": "mapper.jobs.runs",
     "GraphPartition": "mapper.partitions.result",
+    "Hardware": "mapper.jobs.hardware",
     "MapperError": "mapper.errors",
     "Network": "mapper.api.network",
     "NetworkMapping": "mapper.result",
@@ -81,31 +95,38 @@ _PLACES = {
     "SweepRuns": "mapper.api.sweeping",
     "UsageError": "mapper.errors",
     "Verified": "mapper.jobs.verify",
+    "cache_info": "mapper.api.info",
     "check": "mapper.api.checking",
     "chips": "mapper.api.chips",
+    "clear_cache": "mapper.api.info",
     "compile_model": "mapper.api.models",
+    "disassemble": "mapper.api.info",
     "export": "mapper.api.exporting",
     "generate": "mapper.api.networks",
+    "hw": "mapper.api.chips",
     "import_network": "mapper.api.networks",
+    "info": "mapper.api.info",
     "load": "mapper.api.networks",
     "map_network": "mapper.api.mapping",
     "partition": "mapper.api.partitioning",
     "place": "mapper.api.placing",
     "report": "mapper.api.reports",
+    "runs": "mapper.api.info",
     "score": "mapper.api.checking",
     "simulate": "mapper.api.simulating",
-    "simulate_model": "mapper.api.models",
+    "simulate_model": "mapper.api.model_runs",
     "sweep": "mapper.api.sweeping",
     "verify": "mapper.api.checking",
 }
 
 __all__ = [
-    "CheckFailedError", "Checked", "Chip", "CompiledModel", "CompiledNetwork",
-    "DoesNotFitError", "Exported", "GraphPartition", "MapperError", "Network", "NetworkMapping",
-    "Placement", "Scored", "SimulatedModel", "SimulatedNetwork", "SimulatedTraffic",
-    "SweepRuns", "UsageError", "Verified", "__version__", "check", "chips", "compile_model",
-    "export", "generate", "import_network", "load", "map_network", "partition", "place",
-    "report", "score", "simulate", "simulate_model", "sweep", "verify",
+    "CheckFailedError", "Checked", "Chip", "CompileAnalysis", "CompiledModel", "CompiledNetwork",
+    "DoesNotFitError", "Exported", "FileInfo", "FinishedRuns", "GraphPartition", "Hardware",
+    "MapperError", "Network", "NetworkMapping", "Placement", "Scored", "SimulatedModel",
+    "SimulatedNetwork", "SimulatedTraffic", "SweepRuns", "UsageError", "Verified", "__version__",
+    "cache_info", "check", "chips", "clear_cache", "compile_model", "disassemble", "export",
+    "generate", "hw", "import_network", "info", "load", "map_network", "partition", "place",
+    "report", "runs", "score", "simulate", "simulate_model", "sweep", "verify",
 ]  # fmt: skip
 
 

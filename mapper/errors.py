@@ -77,14 +77,14 @@ def nothing_kept() -> Iterator[None]:
 def as_mapper_errors() -> Iterator[None]:
     """Convert errors of files, networks, chips and cores to a `MapperError` with the same line."""
     from chipsim.errors import ChipError
-    from hw.errors import HwError
+    from hw.errors import HwError, NotBuiltError
     from storage.errors import MemoryShortError, MissingExtraError, StorageError
 
     try:
         yield
     except MissingExtraError as error:
         raise UsageError(str(error)) from error
-    except MemoryShortError as error:
+    except (MemoryShortError, NotBuiltError) as error:
         raise DoesNotFitError(str(error)) from error
     except (StorageError, ChipError, HwError) as error:
         raise MapperError(str(error)) from error

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,12 +72,36 @@ class NetworkMapping:
 
         It holds mapping.npz (for more than 2^28 neurons mapping.json and core/), report.json,
         report.html, traffic.npz and run.log, constraints.toml if constraints were given, and
-        network.bin if the network had no file. The folder appears when it is complete.
+        network.bin if the network had no file. The folder appears when it is complete, and gets a
+        row in the catalogue that `mapper.runs` lists.
 
         force : replace the folder of an earlier mapping
 
         Raises `MapperError` if the folder exists, or cannot be written.
         """
+        from msgspec import to_builtins
+
+        from mapper.cache.catalogue import Catalogue
+        from mapper.portfolio.figures import figures_of
+
+        path = Path(folder)
+        report = self._write(path, force)
+        Catalogue.of_user().add(
+            "run", Path(report["network"]["path"]), path, self.chip.name, report["settings"],
+            to_builtins(figures_of(report)), report["resources"]["seconds"],
+        )  # fmt: skip
+        return path
+
+    @contextmanager
+    def in_folder(self) -> Iterator[Path]:
+        """Yield a temporary output folder of this mapping."""
+        with tempfile.TemporaryDirectory(prefix="mapper-") as name:
+            folder = Path(name, "result")
+            self._write(folder, force=False)
+            yield folder
+
+    def _write(self, path: Path, force: bool) -> dict[str, Any]:
+        """Write the output folder; return its report."""
         from mapper.reporting.make import PAGE, write_page
         from mapper.reporting.view import make_view
         from mapper.results.loads import TRAFFIC, save_loads
@@ -84,7 +110,6 @@ class NetworkMapping:
         from mapper.results.output_folder import IMPORTED, output_folder
         from storage.files import write_file
 
-        path = Path(folder)
         report = self.to_json()
         with as_mapper_errors(), output_folder(path, force) as work:
             partial = work.folder
@@ -98,7 +123,7 @@ class NetworkMapping:
             write_file(partial / LOG, self._log.encode())
             if self._constraints is not None:
                 write_file(partial / CONSTRAINTS, self._constraints)
-        return path
+        return report
 
     def report(self, path: str | os.PathLike[str] = "report.html") -> Path:
         """Write the report page, one file that opens offline in any browser; return its path.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from mapper.api.types import Rates
 from mapper.errors import UsageError, shown
+from mapper.monitoring.bars import require_progress
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
@@ -48,14 +48,11 @@ def check_arguments(**given: Any) -> None:
     """Raise `UsageError` for an argument of a wrong type.
 
     given : arguments by name: the names in `_WANTED`, where None stands for an omitted argument,
-        and `progress`, a callable
+        and `progress`
     """
     for name, value in given.items():
         if name == "progress":
-            if value is not None and not callable(value):
-                raise UsageError(
-                    f"progress is {shown(value)}; give a function (stage, fraction) -> None"
-                )
+            require_progress(value)
             continue
         kinds, words = _WANTED[name]
         wrong = not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)
@@ -176,8 +173,8 @@ def path_of_source(source: Any) -> Iterator[Path]:
     elif isinstance(source, Network):
         yield source.path
     elif isinstance(source, NetworkMapping):
-        with tempfile.TemporaryDirectory(prefix="mapper-") as folder:
-            yield source.save(Path(folder) / "result")
+        with source.in_folder() as folder:
+            yield folder
     elif isinstance(compiled := getattr(source, "folder", None), Path):
         yield compiled
     else:

@@ -167,10 +167,11 @@ def _mapping_file(
     if isinstance(mapping, str | os.PathLike):
         yield Path(mapping)
         return
+    if isinstance(mapping, NetworkMapping):
+        with mapping.in_folder() as saved:
+            yield mapping_in(saved)
+        return
     with tempfile.TemporaryDirectory(prefix="mapper-") as folder:
-        if isinstance(mapping, NetworkMapping):
-            yield mapping_in(mapping.save(Path(folder) / "result"))
-            return
         core = np.asarray(mapping)
         if core.ndim != 1 or core.dtype.kind not in "iu":
             raise UsageError(

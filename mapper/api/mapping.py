@@ -24,7 +24,8 @@ from mapper.api.arguments import (
     source_of,
 )
 from mapper.errors import as_mapper_errors
-from mapper.monitoring.callbacks import OnProgress, ignore
+from mapper.monitoring.bars import GivenProgress, progress_of
+from mapper.monitoring.callbacks import OnProgress
 
 if TYPE_CHECKING:
     from mapper.api.network import Network
@@ -62,7 +63,7 @@ def map_network(
     rates_duration: float | None = None,
     columns: Mapping[str, str] | None = None,
     weights_are: str | None = None,
-    progress: OnProgress | None = None,
+    progress: GivenProgress = None,
     time_limit: float | None = None,
     workdir: str | os.PathLike[str] | None = None,
     workers: Any = None,
@@ -105,7 +106,8 @@ def map_network(
         NIR, ONNX and SONATA, otherwise "rate"
     progress : called with the name of a stage and the fraction 0 .. 1 of its present pass, from
         any thread, one call at a time. An exception that it raises ends the run and is raised here,
-        except `KeyboardInterrupt`, which counts as Ctrl-C
+        except `KeyboardInterrupt`, which counts as Ctrl-C. True shows a bar in a notebook or on a
+        terminal, False shows none; default: a bar in notebooks only
     time_limit : seconds after which the best mapping so far is returned, with `interrupted` True;
         see `--time-limit` of `mapper run`
     workdir : folder for temporary files; default: the system's. A network without a file uses
@@ -142,7 +144,7 @@ def map_network(
     changes: dict[str, Any] = {**method}
     if objective is not None:
         changes["objective"] = objective
-    with as_mapper_errors():
+    with as_mapper_errors(), progress_of(progress) as on_progress:
         limits = GivenLimits(
             neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core
         )
@@ -158,7 +160,7 @@ def map_network(
                 source, cores, settings, file, split_neurons, (), asked, time_limit=time_limit
             ),
             workdir,
-            progress,
+            on_progress,
             network if isinstance(network, Network) and network.is_temporary else None,
         )
 
@@ -166,7 +168,7 @@ def map_network(
 def _map(
     request: MapRequest,
     workdir: str | os.PathLike[str] | None,
-    progress: OnProgress | None,
+    on_progress: OnProgress,
     given: Network | None,
 ) -> NetworkMapping:
     """Run a request, with temporary files in `workdir`.
@@ -195,8 +197,8 @@ def _map(
         place = Workspace(folder, lasting=False)
         monitor: Monitor
         with (
-            Monitor(log=folder / LOG, on_progress=progress) as monitor,
-            mapped(request, place, monitor, ProgressListener(progress or ignore)) as session,
+            Monitor(log=folder / LOG, on_progress=on_progress) as monitor,
+            mapped(request, place, monitor, ProgressListener(on_progress)) as session,
         ):
             report, kept = session.report, None
             if session.imported:

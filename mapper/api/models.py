@@ -1,4 +1,4 @@
-"""Python interface of compiled models: `compile_model` and `simulate_model`.
+"""Python interface of compiled models: `compile_model`.
 
 Nothing is printed, and every error is one of `mapper.errors`. Compiled kernels and packages such as
 ONNX are imported by the call, not with this module.
@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 
 from mapper.errors import MapperError, UsageError, as_argument_errors, name_arguments, shown
-from mapper.monitoring.callbacks import OnProgress, ignore
+from mapper.monitoring.bars import progress_of, require_progress
+from mapper.monitoring.callbacks import OnProgress
 
 if TYPE_CHECKING:
     from mapper.api.types import ChipLike
-    from mapper.compiler.artifacts.compiled_network import CompiledNetwork, SimulatedNetwork
+    from mapper.compiler.artifacts.compiled_network import CompiledNetwork
+    from mapper.compiler.request import CompileRequest
+    from mapper.compiler.stages import Clock
+    from mapper.inputs.listener import NotesListener
     from mapper.inputs.model_arguments import (
         CommonArguments,
         NirGraph,
@@ -27,10 +32,23 @@ if TYPE_CHECKING:
         OnnxModel,
         SpikingArguments,
     )
-    from mapper.inputs.samples import GivenSamples
-    from mapper.spiking.artifacts.compiled_model import CompiledModel, SimulatedModel
+    from mapper.jobs.compile import Analysis, CompileAnalysis
+    from mapper.spiking.artifacts.compiled_model import CompiledModel
 
 COMMAND = ("mapper.compile_model",)
+ANALYSES: dict[str, Analysis] = {
+    "explain_only": "explain", "compare": "compare", "ablate": "ablate",
+}  # fmt: skip
+"""Arguments that return a table in place of a compiled model."""
+
+
+class _Target(NamedTuple):
+    """Result of a call. kind : table to return, or None; in_memory : the model has no file"""
+
+    output: Path | None
+    force: bool
+    kind: Analysis | None
+    in_memory: bool
 
 
 @overload  # the options determine the kind of a file, unless all are for both kinds
@@ -53,11 +71,29 @@ def compile_model(  # type: ignore[overload-overlap]
 def compile_model(
     model: OnnxModel | bytes | str | os.PathLike[str],
     chip: ChipLike,
+    *,
+    explain_only: Literal[False] = False,
+    compare: Literal[False] = False,
+    ablate: Literal[False] = False,
     **options: Unpack[OnnxArguments],
 ) -> CompiledNetwork: ...
 
 
-def compile_model(model: Any, chip: Any, **options: Any) -> CompiledModel | CompiledNetwork:
+@overload
+def compile_model(
+    model: OnnxModel | bytes | str | os.PathLike[str],
+    chip: ChipLike,
+    *,
+    explain_only: bool = False,
+    compare: bool = False,
+    ablate: bool = False,
+    **options: Unpack[OnnxArguments],
+) -> CompileAnalysis: ...
+
+
+def compile_model(
+    model: Any, chip: Any, **options: Any
+) -> CompiledModel | CompiledNetwork | CompileAnalysis:
     """Compile a trained model for the cores of a chip, as `mapper compile` does.
 
     Parameters
@@ -73,6 +109,11 @@ def compile_model(model: Any, chip: Any, **options: Any) -> CompiledModel | Comp
         names of the file, such as `x` and the labels `y`. For ONNX also the path of a ranges.json
     max_loss : points of accuracy, or percentage of the samples whose class may change
     keep_going : return the best result if none keeps the limits
+    memory : budget, bytes or a text such as "1GiB"
+    progress : called with the name of a stage and the fraction of its work, 0.0 at its start and
+        1.0 at its end. An exception that it raises ends the compilation and is raised here. True
+        shows a bar in a notebook or on a terminal, False shows none; default: a bar in notebooks
+        only
 
     All other options of the command have its names, with underscores, and its defaults.
 
@@ -91,10 +132,10 @@ def compile_model(model: Any, chip: Any, **options: Any) -> CompiledModel | Comp
     first_tile, bias, dual, few_channels, padding, pack, pack_chunk : schedule and memory
     disable, baseline : passes to switch off, and fixed rules in place of a search
     explain, keep_graphs, emit : further files in the folder
-    memory : budget, bytes or a text such as "1GiB"
     no_cache : use no results of earlier compilations, and keep none
-    progress : called with the name of a stage at its start (0.0) and its end (1.0). An exception
-        that it raises ends the compilation and is raised here
+    explain_only, compare, ablate : True returns a table in place of a compiled model: where each
+        node runs, and why; signal and loss of all precisions and methods; or cycles without each
+        pass. If `output` holds this model, its report gets the last two
 
     Spiking models
     --------------
@@ -111,7 +152,7 @@ def compile_model(model: Any, chip: Any, **options: Any) -> CompiledModel | Comp
 
     Returns
     -------
-    CompiledNetwork for ONNX models, CompiledModel for spiking models
+    CompiledNetwork for ONNX models, or a CompileAnalysis; CompiledModel for spiking models
 
     Raises
     ------
@@ -138,123 +179,31 @@ def compile_model(model: Any, chip: Any, **options: Any) -> CompiledModel | Comp
             f"model is {shown(model)}; give the path of an .onnx or .nir file, an onnx.ModelProto, "
             "its bytes, or a nir.NIRGraph"
         )
+    kind = _analysis(options, spiking)
     _require_known(options, spiking)
-    return (_compile_spiking if spiking else _compile_onnx)(model, chip, options)
+    if spiking:
+        return _compile_spiking(model, chip, options)
+    return _compile_onnx(model, chip, options, kind)
 
 
-@overload
-def simulate_model(
-    compiled: CompiledModel,
-    samples: GivenSamples,
-    *,
-    limit: int | None = None,
-    check: bool = False,
-    cycles: bool = False,
-    threads: int | None = None,
-    progress: OnProgress | None = None,
-) -> SimulatedModel: ...
+def _analysis(options: dict[str, Any], spiking: bool) -> Analysis | None:
+    """Remove the arguments that request a table from the options; return the requested one.
 
-
-@overload
-def simulate_model(
-    compiled: CompiledNetwork,
-    samples: GivenSamples,
-    *,
-    limit: int | None = None,
-    check: bool = False,
-    cycles: bool = False,
-    frames: int | None = None,
-    clock: float | None = None,
-    threads: int | None = None,
-    progress: OnProgress | None = None,
-) -> SimulatedNetwork: ...
-
-
-@overload
-def simulate_model(
-    compiled: str | os.PathLike[str],
-    samples: GivenSamples,
-    *,
-    limit: int | None = None,
-    check: bool = False,
-    cycles: bool = False,
-    frames: int | None = None,
-    clock: float | None = None,
-    threads: int | None = None,
-    progress: OnProgress | None = None,
-) -> SimulatedModel | SimulatedNetwork: ...
-
-
-def simulate_model(
-    compiled: Any,
-    samples: Any,
-    *,
-    limit: int | None = None,
-    check: bool = False,
-    threads: int | None = None,
-    **timed: Any,
-) -> SimulatedModel | SimulatedNetwork:
-    """Run a compiled model on samples, as `mapper simulate` does; its folder is not changed.
-
-    Parameters
-    ----------
-    compiled : the folder of a compiled model, or a result of `compile_model`
-    samples : as `calibrate` of `compile_model`
-    limit : number of samples to run, from the first; default: all
-    check : compare every layer with the integer reference, and the results with the model
-    threads : number of threads; the results do not depend on it; default: all
-    cycles : also run the first samples cycle by cycle; for spiking models, count the cycles of
-        each tick
-    frames, clock : for ONNX on several cores, number of frames of that run, and the clock in MHz;
-        default: 20 frames, 500 MHz
-    progress : called with a stage and the fraction of its work, 0 .. 1
-
-    Raises `UsageError` for invalid arguments, and `MapperError` for invalid samples or folders.
+    Raises `UsageError` for two of them, and for spiking models.
     """
-    from mapper.monitoring.resources import all_cores
-
-    _require_timed(timed)
-    found = _opened(compiled)
-    if hasattr(found, "manifest"):
-        for name in ("frames", "clock"):
-            if timed.pop(name, None) is not None:
-                raise UsageError(f"{name}: applies to compiled ONNX models only; omit it")
-        spiking: CompiledModel = found
-        some = all_cores() if threads is None else threads
-        return spiking.simulate(samples, limit=limit, check=check, threads=some, **timed)
-    network: CompiledNetwork = found
-    return network.simulate(samples, limit=limit, check=check, threads=threads, **timed)
-
-
-def _opened(compiled: Any) -> Any:
-    """Return the `CompiledModel` or `CompiledNetwork` of a folder, or such an object itself."""
-    from mapper.compiler.artifacts.compiled_network import CompiledNetwork, open_network
-    from mapper.compiler.artifacts.manifest import is_compiled
-    from mapper.results.output_folder import find_folder
-    from mapper.spiking.artifacts.compiled_model import CompiledModel, open_model
-    from mapper.spiking.artifacts.folder import is_spiking
-
-    if isinstance(compiled, CompiledModel | CompiledNetwork):
-        return compiled
-    if not isinstance(compiled, str | os.PathLike):
-        raise UsageError(
-            f"compiled is {shown(compiled)}; give the folder of a compiled model, or a result of "
-            "compile_model"
-        )
-    with as_argument_errors():
-        folder = find_folder(Path(compiled))
-        if is_spiking(folder):
-            return open_model(folder)
-        if not is_compiled(folder):
-            raise MapperError(f"{folder}: is not the folder of a compiled model")
-        return open_network(folder)
-
-
-def _require_timed(given: Mapping[str, Any]) -> None:
-    """Raise `UsageError` for unknown arguments of `simulate_model`."""
-    for name in given:
-        if name not in ("cycles", "frames", "clock", "progress"):
-            raise UsageError(f"simulate_model has no argument {name!r}")
+    found = []
+    for name, kind in ANALYSES.items():
+        if name not in options:
+            continue
+        if spiking:
+            raise UsageError(f"{name}: applies to ONNX models only; omit it")
+        value = options.pop(name)
+        if not isinstance(value, bool):
+            raise UsageError(f"{name} is {shown(value)}; give True or False")
+        found += [kind] * value
+    if len(found) > 1:
+        raise UsageError(f"{', '.join(ANALYSES)}: each returns a table; give one of them")
+    return found[0] if found else None
 
 
 def _require_known(options: Mapping[str, Any], spiking: bool) -> None:
@@ -274,57 +223,65 @@ def _require_known(options: Mapping[str, Any], spiking: bool) -> None:
         near = get_close_matches(name, known, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise UsageError(f"there is no argument {name!r} for {kinds[not spiking]}{hint}")
-    progress = options.get("progress")
-    if progress is not None and not callable(progress):
-        raise UsageError(
-            f"progress is {shown(progress)}; give a function (stage, fraction) -> None"
-        )
+    require_progress(options.get("progress"))
 
 
 def _compile_spiking(model: Any, chip: Any, options: dict[str, Any]) -> CompiledModel:
     """Compile a NIR graph, or the file of one."""
     from mapper.inputs.chips import given_chip
+    from mapper.inputs.listener import ProgressListener
+    from mapper.spiking.artifacts.compile import add_to_catalogue
     from mapper.spiking.artifacts.compiled_model import compile_folder, sample_source
     from mapper.spiking.options import CompileOptions, spiking_options
 
     output, calibrate = options.pop("output", None), options.pop("calibrate", None)
-    force = options.pop("force", False)
-    with as_argument_errors():
-        samples = None if calibrate is None else sample_source(calibrate, "calibrate")
-        cores, folder = given_chip(chip), None if output is None else Path(output)
-        asked = spiking_options(CompileOptions(**options), cores, samples is not None)
-        return compile_folder(model, cores, samples, asked, folder, force)
+    force, begin = options.pop("force", False), time.monotonic()
+    with as_argument_errors(), progress_of(options.pop("progress", None)) as on_progress:
+        with _budget(options):
+            samples = None if calibrate is None else sample_source(calibrate, "calibrate")
+            cores, folder = given_chip(chip), None if output is None else Path(output)
+            given = CompileOptions(**options)
+            asked = spiking_options(given, cores, samples is not None)
+            listener = ProgressListener(on_progress)
+            found = compile_folder(model, cores, samples, asked, (folder, force), listener)
+        if folder is not None:
+            path = model if isinstance(model, Path) else folder
+            seconds = time.monotonic() - begin
+            add_to_catalogue(path, folder, found.manifest, given._asdict(), seconds)
+    return found
 
 
-def _compile_onnx(model: Any, chip: Any, options: dict[str, Any]) -> CompiledNetwork:
-    """Compile the file of an ONNX model, or a model in memory."""
-    output, force = options.pop("output", None), options.get("force", False)
-    progress = options.pop("progress", None) or ignore
+def _compile_onnx(
+    model: Any, chip: Any, options: dict[str, Any], kind: Analysis | None
+) -> CompiledNetwork | CompileAnalysis:
+    """Compile or analyse the file of an ONNX model, or a model in memory."""
+    output, in_memory = options.pop("output", None), not isinstance(model, Path)
     folder = None if output is None else Path(output)
-    with as_argument_errors(), _budget(options):
+    target = _Target(folder, options.get("force", False), kind, in_memory)
+    with (
+        as_argument_errors(),
+        progress_of(options.pop("progress", None)) as on_progress,
+        _budget(options),
+    ):
         if isinstance(model, Path):
-            return _compiled(model, chip, options, (folder, force), progress)
+            return _of_file(model, chip, options, target, on_progress)
         with tempfile.TemporaryDirectory(prefix="mapper-", ignore_cleanup_errors=True) as name:
             path = Path(name, "model.onnx")
             path.write_bytes(_serialised(model))
             try:
-                return _compiled(path, chip, options, (folder, force), progress)
+                return _of_file(path, chip, options, target, on_progress)
             except MapperError as error:
                 raise type(error)(str(error).replace(str(path), "model")) from error
 
 
-def _compiled(
-    path: Path, chip: Any, options: dict[str, Any], where: tuple[Path | None, bool],
-    progress: OnProgress,
-) -> CompiledNetwork:  # fmt: skip
-    """Compile the file of an ONNX model. where : output folder, and whether to replace it"""
+def _of_file(
+    path: Path, chip: Any, options: dict[str, Any], target: _Target, on_progress: OnProgress
+) -> CompiledNetwork | CompileAnalysis:
+    """Compile or analyse the file of an ONNX model."""
     from mapper.compiler.arguments import RequestedFile, request_of_arguments
-    from mapper.compiler.artifacts.compiled_network import open_network
-    from mapper.compiler.job import compile_requested
     from mapper.compiler.stages import clock_of
     from mapper.inputs.chips import chips_in, given_chip, with_npu
     from mapper.inputs.listener import NotesListener
-    from mapper.results.temporary_folder import with_folder
 
     sizes = chips_in(chip) if isinstance(chip, str) else [chip]
     npu = options.pop("npu", None)
@@ -332,15 +289,38 @@ def _compiled(
         raise UsageError(f"npu is {shown(npu)}; give the name of a preset")
     chips = [with_npu(given_chip(one), npu) for one in sizes]
     request = request_of_arguments(RequestedFile(path, chips), options, COMMAND)
+    listener, clock = NotesListener(on_progress), clock_of(on_progress)
+    if target.kind is None:
+        request.require_sound()
+        return _compiled(request, target, listener, clock, bool(options.get("explain")))
+    from mapper.jobs.compile import analyse, open_to_analyse, require_analysis
+
+    require_analysis(target.kind, request)
     request.require_sound()
-    listener, clock = NotesListener(progress), clock_of(progress)
-    return with_folder(
-        *where,
-        lambda folder: compile_requested(
-            request, folder, listener, clock, bool(options.get("explain"))
-        ),
+    with clock.running():
+        model = open_to_analyse(target.kind, request, listener)
+        found = analyse(target.kind, request, model, target.output, listener)
+    return found._replace(notes=tuple(listener.notes))
+
+
+def _compiled(
+    request: CompileRequest, target: _Target, listener: NotesListener, clock: Clock, explain: bool
+) -> CompiledNetwork:
+    from mapper.compiler.artifacts.compiled_network import open_network
+    from mapper.compiler.job import add_to_catalogue, compile_requested
+    from mapper.results.temporary_folder import with_folder
+
+    begin, output = time.monotonic(), target.output
+    found = with_folder(
+        output,
+        target.force,
+        lambda folder: compile_requested(request, folder, listener, clock, explain),
         lambda folder, _: open_network(folder, tuple(listener.notes)),
     )
+    if output is not None:
+        model = output if target.in_memory else request.model
+        add_to_catalogue(model, output, found.report, time.monotonic() - begin)
+    return found
 
 
 def _serialised(model: Any) -> bytes:

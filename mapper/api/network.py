@@ -151,7 +151,7 @@ class Network:
             ("neurons", f"{self.neurons:,}"),
             ("synapses", f"{self.synapses:,}"),
             ("traffic", describe(traffic_of(self._meta))),
-            ("synaptic weights", describe_weights(self._meta)),
+            ("synaptic weights", describe_weights(self._meta.synaptic)),
             ("attributes", ", ".join(self.attributes) or "none"),
         ]
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from mapper.api.arguments import Reading, check_arguments, effort_of, source_of
 from mapper.errors import MapperError, UsageError, as_argument_errors, shown
 from mapper.inputs.listener import NotesListener
-from mapper.monitoring.callbacks import OnProgress, ignore
+from mapper.monitoring.bars import GivenProgress, progress_of
 
 if TYPE_CHECKING:
     from mapper.api.network import Network
@@ -84,7 +84,7 @@ def import_network(
     files: int | None = None,
     threads: int | None = None,
     memory: int | str | None = None,
-    progress: OnProgress | None = None,
+    progress: GivenProgress = None,
 ) -> Network:
     """Convert a file or an object to a network file, as `mapper import` does.
 
@@ -103,7 +103,8 @@ def import_network(
     files : write a folder of so many files
     threads : number of threads; default: all cores of the processor
     memory : bytes, or a text such as "1GiB"; default: three quarters of the free memory
-    progress : called with the name of the stage and its fraction 0 .. 1
+    progress : called with the name of the stage and its fraction 0 .. 1, or True or False; see
+        `mapper.map_network`
 
     Raises
     ------
@@ -122,11 +123,11 @@ def import_network(
     _require_path(path, files)
     if format is not None and format not in FORMATS:
         raise UsageError(f"unknown format {shown(format)}; choose from {', '.join(FORMATS)}")
-    with as_argument_errors():
+    with as_argument_errors(), progress_of(progress) as on_progress:
         reading = Reading(neurons, sizes, rates, rates_duration, columns, weights_are)
         given = source_of(source, reading)
         extra = {"nodes": None if nodes is None else Path(nodes)}
-        listener = NotesListener(progress or ignore)
+        listener = NotesListener(on_progress)
         request = ImportRequest(given, effort_of(threads, memory), format, extra)
         return _written(
             path, listener, lambda target: write_network(request, target, listener, files)
@@ -143,7 +144,7 @@ def generate(
     files: int | None = None,
     threads: int | None = None,
     memory: int | str | None = None,
-    progress: OnProgress | None = None,
+    progress: GivenProgress = None,
     **settings: Any,
 ) -> Network:
     """Generate a synthetic network, as `mapper generate` does.
@@ -158,7 +159,8 @@ def generate(
     files : write a folder of so many files
     threads : number of threads; default: all cores of the processor
     memory : bytes, or a text such as "1GiB"; default: at most 1 GiB
-    progress : called with the name of the stage and its fraction 0 .. 1
+    progress : called with the name of the stage and its fraction 0 .. 1, or True or False; see
+        `mapper.map_network`
     settings : of the kind, such as `side` or `layers`; `mapper generate KIND --help` lists them
 
     Raises
@@ -186,10 +188,10 @@ def generate(
             raise UsageError(f"{kind} needs the setting {name}")
     if draws is not None and draws not in VERSIONS:
         raise UsageError(f"draws is {shown(draws)}; give {' or '.join(map(str, VERSIONS))}")
-    listener = NotesListener(progress or ignore)
     effort = effort_of(threads, memory)
     budget = effort.memory if memory is not None else min(effort.memory, MEMORY)
-    with as_argument_errors():
+    with as_argument_errors(), progress_of(progress) as on_progress:
+        listener = NotesListener(on_progress)
         try:
             spec = KINDS[kind](**settings)
         except (BadInputError, TypeError) as error:

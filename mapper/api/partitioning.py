@@ -16,7 +16,7 @@ from mapper.distributed.start import ask_workers
 from mapper.errors import UsageError, as_argument_errors, shown
 from mapper.inputs.listener import ProgressListener
 from mapper.inputs.source import Source
-from mapper.monitoring.callbacks import OnProgress, ignore
+from mapper.monitoring.bars import GivenProgress, progress_of
 from mapper.monitoring.monitor import Monitor
 from mapper.partitions.request import PartitionRequest, partition_settings, require_parts
 from mapper.partitions.result import GraphPartition
@@ -38,7 +38,7 @@ def partition(
     vertices: int | None = None,
     sizes: ArrayLike | None = None,
     columns: Mapping[str, str] | None = None,
-    progress: OnProgress | None = None,
+    progress: GivenProgress = None,
     workdir: str | os.PathLike[str] | None = None,
     workers: Any = None,
 ) -> GraphPartition:
@@ -64,7 +64,7 @@ def partition(
     sizes : weight of each vertex, whole numbers, shape (vertices,); for a graph without a file
     columns : names of the columns to use of a table in a file, as in `mapper run --columns`
     progress : called with the name of a stage and the fraction 0 .. 1 of its present pass, from
-        any thread, one call at a time
+        any thread, one call at a time; or True or False, see `mapper.map_network`
     workdir : folder for temporary files; default: the system's
     workers : processes that scan a graph that exceeds the memory, as in `mapper.map_network`
 
@@ -92,10 +92,11 @@ def partition(
             tempfile.TemporaryDirectory(
                 prefix="mapper-", dir=workdir, ignore_cleanup_errors=True
             ) as name,
-            Monitor(on_progress=progress) as monitor,
+            progress_of(progress) as on_progress,
+            Monitor(on_progress=on_progress) as monitor,
         ):
             place = Workspace(Path(name), lasting=False)
-            found = run_partition(request, place, monitor, ProgressListener(progress or ignore))
+            found = run_partition(request, place, monitor, ProgressListener(on_progress))
     score = found.score
     return GraphPartition(
         found.part, score.cut, score.imbalance, score.weights, found.capacity, settings, found.names

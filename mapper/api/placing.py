@@ -20,7 +20,7 @@ from mapper.api.arguments import (
 )
 from mapper.errors import UsageError, as_argument_errors, shown
 from mapper.inputs.listener import NotesListener
-from mapper.monitoring.callbacks import OnProgress, ignore
+from mapper.monitoring.bars import GivenProgress, progress_of
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
@@ -76,7 +76,7 @@ def place(
     sizes: ArrayLike | None = None,
     rates: Rates | None = None,
     columns: Mapping[str, str] | None = None,
-    progress: OnProgress | None = None,
+    progress: GivenProgress = None,
     **method: Unpack[MethodSettings],
 ) -> Placement:
     """Place a graph of groups on a chip, one group per core, as `mapper place` does.
@@ -120,15 +120,17 @@ def place(
         changes["placement"] = effort
     if time_limit is not None and preset == "classic":
         raise UsageError("time_limit: not with preset classic; give force_iterations")
-    listener, stop = NotesListener(progress or ignore), Stop(GRACE)
+    stop = Stop(GRACE)
     with as_argument_errors(), ExitStack() as stack:
+        on_progress = stack.enter_context(progress_of(progress))
+        listener = NotesListener(on_progress)
         limits = GivenLimits(
             neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core
         )
         cores = core_limits(chip, limits)
         settings = settings_of(preset, seed, threads, memory, changes)
         source = source_of(groups, Reading(neurons, sizes, rates, None, columns, None))
-        monitor = stack.enter_context(Monitor(stop=stop, on_progress=progress))
+        monitor = stack.enter_context(Monitor(stop=stop, on_progress=on_progress))
         held = stack.enter_context(stop.holding())
         network = held.enter_context(
             open_source(source, Effort(settings.threads, settings.memory_bytes), listener)

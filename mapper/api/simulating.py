@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mapper.api.arguments import check_arguments, effort_of, path_of_network, path_of_source
 from mapper.errors import UsageError, as_argument_errors, shown
 from mapper.inputs.listener import NotesListener
-from mapper.monitoring.callbacks import OnProgress, ignore
+from mapper.jobs.hardware import DEPTH
+from mapper.monitoring.bars import GivenProgress, progress_of
 
 if TYPE_CHECKING:
     from mapper.api.network import Network
     from mapper.result import NetworkMapping
 
 CYCLES = 10_000
-DEPTH = 4
 WHOLE = {"cycles": 1, "warmup": 0, "ticks": 1, "depth": 1}
 """Least values of arguments that are whole numbers."""
 
@@ -57,7 +57,7 @@ def simulate(
     seed: int = 0,
     threads: int | None = None,
     memory: int | str | None = None,
-    progress: OnProgress | None = None,
+    progress: GivenProgress = None,
 ) -> SimulatedTraffic:
     """Simulate the traffic of a mapping, as `mapper simulate` does.
 
@@ -128,9 +128,14 @@ def simulate(
                 raise UsageError(f"{name}: needs input spikes; give spikes")
     elif save is None and not isinstance(mapping, str | os.PathLike):
         raise UsageError("save: give a file for the output spikes, as the mapping has no folder")
-    listener, effort = NotesListener(progress or ignore), effort_of(threads, memory)
+    effort = effort_of(threads, memory)
     moved = None if network is None else path_of_network(network, "network")
-    with as_argument_errors(), path_of_source(mapping) as folder:
+    with (
+        as_argument_errors(),
+        progress_of(progress) as on_progress,
+        path_of_source(mapping) as folder,
+    ):
+        listener = NotesListener(on_progress)
         report = read_report(folder)  # fail for other folders before locking
         named = "ticks" if ticks is not None else None
         with writing_into(folder):

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from mapper.api.arguments import check_arguments, memory_of
 from mapper.errors import UsageError, as_argument_errors, shown
 from mapper.inputs.listener import Listener, NotesListener, ProgressListener
-from mapper.monitoring.callbacks import OnProgress, ignore
+from mapper.monitoring.bars import GivenProgress, progress_of
+from mapper.monitoring.callbacks import OnProgress
 
 if TYPE_CHECKING:
     from mapper.concurrency.interrupts import Stop
@@ -48,7 +49,7 @@ def sweep(
     workers: int | None = None,
     threads: int | None = None,
     memory: int | str | None = None,
-    progress: OnProgress | None = None,
+    progress: GivenProgress = None,
     on_run: Callable[[str, str], None] | None = None,
 ) -> SweepRuns:
     """Map all combinations of networks, chips and settings, as `mapper sweep` does.
@@ -65,7 +66,8 @@ def sweep(
     workers : processes that run in parallel; default: none, one run after the other
     threads : of each run; default: a share of all cores of the processor
     memory : of each run, bytes or a text such as "1GiB"; default: a share of the free memory
-    progress : called with the name of a stage and its fraction 0 .. 1, without workers
+    progress : called with the name of a stage and its fraction 0 .. 1, without workers; or True or
+        False, see `mapper.map_network`
     on_run : called with the folder of a finished run, and "" or its error
 
     Raises
@@ -83,13 +85,14 @@ def sweep(
     check_arguments(threads=threads, memory=memory, progress=progress, workers=workers)
     if keep not in ("all", "best"):
         raise UsageError(f'keep is {shown(keep)}; give "all" or "best"')
-    listener, folder = NotesListener(progress or ignore), Path(output)
+    folder = Path(output)
 
     def on_outcome(portfolio: PortfolioFile, outcome: Outcome) -> None:
         if on_run is not None:
             on_run(outcome.name, outcome.error)
 
-    with as_argument_errors():
+    with as_argument_errors(), progress_of(progress) as on_progress:
+        listener = NotesListener(on_progress)
         if isinstance(combinations, Mapping):
             found = sweep_of(Path("combinations"), combinations)
         else:
@@ -100,7 +103,7 @@ def sweep(
         planned = planned_memory(folder) if resume and given is None else None
         many = sweep_jobs(found, Share.of(threads, given, at_once, planned))
         rules = Rules(force, resume, keep == "best", keep_scratch)
-        with _executor(at_once, workers is not None, listener, progress) as executor:
+        with _executor(at_once, workers is not None, listener, on_progress) as executor:
             portfolio = run_all(folder, many, rules, executor, listener, on_outcome)
         with (folder / TABLE_FILE).open(newline="", encoding="utf-8") as table:
             rows = list(csv.DictReader(table))
@@ -111,7 +114,7 @@ def sweep(
 
 
 def _executor(
-    at_once: int, apart: bool, listener: NotesListener, progress: OnProgress | None
+    at_once: int, apart: bool, listener: NotesListener, on_progress: OnProgress
 ) -> Executor:
     """Return the executor of the runs: processes, or this process."""
     from mapper.monitoring.monitor import Monitor
@@ -122,9 +125,9 @@ def _executor(
         return ProcessExecutor(at_once, lambda name, line: listener.note(line))
 
     def make_monitor(log: Path, stop: Stop) -> Monitor:
-        return Monitor(log=log, on_progress=progress, stop=stop)
+        return Monitor(log=log, on_progress=on_progress, stop=stop)
 
     def listener_of(name: str) -> Listener:
-        return ProgressListener(progress or ignore)
+        return ProgressListener(on_progress)
 
     return LocalExecutor(make_monitor, listener_of)

@@ -27,29 +27,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from mapper.cache.cache import Cache
+    from mapper.jobs.cache import cache_contents
     from mapper.results.tables import facts, size
 
-    cache = Cache.of_user()
-    found = cache.contents()
-    if options.action == "clear":
-        cache.clear()
-    result = {
-        "folder": None if cache.folder is None else str(cache.folder),
-        "most_bytes": cache.most,
-        "bytes": found.size,
-        "kinds": {
-            kind: {"results": count, "bytes": total} for kind, (count, total) in found.kinds.items()
-        },
-        "cleared": options.action == "clear",
-    }
-    rows: list[tuple[str, object]] = [("folder", result["folder"] or "none: the cache is off")]
-    if cache.is_on:
-        rows += [("file", size(found.size)), ("at most", size(cache.most))]
-    rows += [
-        (kind, f"{count:,} result{'s' * (count != 1)}, {size(total)}")
-        for kind, (count, total) in sorted(found.kinds.items())
-    ]
-    title = "cleared" if options.action == "clear" else "cache"
-    terminal.emit(options, result, [facts(title, rows)])
+    found = cache_contents(options.action == "clear")
+    rows: list[tuple[str, object]] = [("folder", found["folder"] or "none: the cache is off")]
+    if found["folder"] is not None:
+        rows += [("file", size(found["bytes"])), ("at most", size(found["most_bytes"]))]
+    for kind, one in sorted(found["kinds"].items()):
+        count = one["results"]
+        rows.append((kind, f"{count:,} result{'s' * (count != 1)}, {size(one['bytes'])}"))
+    terminal.emit(options, found, [facts("cleared" if found["cleared"] else "cache", rows)])
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mapper.cli import compile_options, spiking_compile, terminal
 from mapper.cli import options as common
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from mapper.compiler.request import CompileRequest
     from mapper.compiler.settings import CompileSettings
+    from mapper.jobs.compile import Analysis
 
 FREQUENT = (
     "output", "force", "input_shape", "chip", "npu", "calibrate", "verify", "normalise", "bits",
@@ -89,57 +90,45 @@ def run(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from mapper.cli import compile_tables
-    from mapper.compiler.calibration import compare_settings
-    from mapper.compiler.explain import explain_json
-    from mapper.compiler.job import (
-        CompileTask,
-        compile_into,
-        explained,
-        target_of,
-        works_of_target,
-    )
-    from mapper.compiler.model_inputs import inputs_of, open_requested
-    from mapper.compiler.pipeline import compile_model
+    from mapper.compiler.job import CompileTask, add_to_catalogue, compile_into, explained
+    from mapper.compiler.model_inputs import inputs_of
     from mapper.compiler.stages import Clock, stage
+    from mapper.jobs.compile import analyse, open_to_analyse
     from mapper.results.output_folder import output_folder
 
+    kind = _analysis(options)
     request, listener = _request(options), common.listener(options)
     clock, begin = Clock(partial(_say_stage, options)), time.monotonic()
     with clock.running():
-        with stage("read"):
-            model = open_requested(request, listener, ["compare"] * options.compare)
-        asked = options.explain or options.explain_only
-        rows = explained(request, model) if asked else []
-        if options.explain_only:
-            terminal.emit(
-                options, explain_json(rows), compile_tables.explain_tables(rows, str(options.model))
-            )
+        model = open_to_analyse(kind, request, listener)
+        rows = []
+        if options.explain and kind != "explain":
+            rows = explained(request, model)
+            if not options.json:
+                tables = compile_tables.explain_tables(rows, str(options.model))
+                terminal.emit(options, {}, tables)
+        if kind is not None:
+            found = analyse(kind, request, model, options.output, listener)
+            terminal.emit(options, found.to_json(), compile_tables.of_analysis(options, found))
             return 0
-        if rows and not options.json:
-            terminal.emit(options, {}, compile_tables.explain_tables(rows, str(options.model)))
         with stage("read"):
             inputs = inputs_of(request, model, listener)
-        if options.compare and inputs.samples is not None:
-            found = compare_settings(model, inputs.samples, request.settings, inputs.test)
-            return compile_tables.compare(options, found)
-        if options.ablate:
-            target = target_of(request, request.chips[-1])
-            works = works_of_target(target)
-            common.compile_kernels(options, *works, *["cores/frames"] * (works != ["cores"]))
-            compiling = partial(
-                compile_model, model, target.shape, inputs.samples, test=inputs.test,
-                chip=target.chip,
-            )  # fmt: skip
-            return compile_tables.ablate(options, compiling, target)
         task = CompileTask(request, inputs, rows, clock, listener)
         with output_folder(options.output, options.force) as work:
             outcome, report = compile_into(task, work.folder)
-    _add_to_catalogue(options, report, time.monotonic() - begin)
+    add_to_catalogue(options.model, options.output, report, time.monotonic() - begin)
     terminal.emit(
         options, report, compile_tables.result_tables(options, outcome, report["judge"]),
         compile_tables.result_summary(options, report),
     )  # fmt: skip
     return compile_tables.limits_code(options, outcome)
+
+
+def _analysis(options: argparse.Namespace) -> Analysis | None:
+    """Return the table that the command line requests in place of a compilation."""
+    if options.explain_only:
+        return "explain"
+    return "compare" if options.compare else "ablate" if options.ablate else None
 
 
 def _request(options: argparse.Namespace) -> CompileRequest:
@@ -150,13 +139,11 @@ def _request(options: argparse.Namespace) -> CompileRequest:
         RequestedSamples,
         input_shapes,
     )
-    from mapper.errors import UsageError
     from mapper.inputs.chips import chips_in, with_npu
+    from mapper.jobs.compile import require_analysis
     from storage.samples import parse_form
 
     chips = [with_npu(common.named_chip(name), options.npu) for name in chips_in(options.chip)]
-    if len(chips) > 1 and (options.ablate or options.compare):
-        raise UsageError("--chip: --ablate and --compare need a single chip, not a range")
     settings = _settings(options)
     form = parse_form(options.normalise, options.layout)
     request = CompileRequest(
@@ -168,6 +155,7 @@ def _request(options: argparse.Namespace) -> CompileRequest:
         input_shapes(options.input_shape), options.memory, compile_options.of_floats(options),
         cache_of(options),
     )  # fmt: skip
+    require_analysis(_analysis(options), request)
     request.require_sound()
     return request
 
@@ -182,19 +170,6 @@ def _settings(options: argparse.Namespace) -> CompileSettings:
         keep=tuple(filter(None, options.keep.split(","))),
         disable=options.disable,
         baseline=options.baseline,
-    )
-
-
-def _add_to_catalogue(options: argparse.Namespace, report: dict[str, Any], seconds: float) -> None:
-    """Add a compiled model to the catalogue."""
-    from mapper.cache.catalogue import Catalogue
-
-    figures = {"cycles": report["cycles"], "signal_db": report["signal_db"]}
-    if report["kept"] is not None:
-        figures["loss"] = report["attempts"][report["kept"]]["loss"]
-    settings = {"npu": report["npu"], **report["settings"]}
-    Catalogue.of_user().add(
-        "compile", options.model, options.output, report["chip"]["name"], settings, figures, seconds
     )
 
 

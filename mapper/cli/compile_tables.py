@@ -4,43 +4,40 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Callable
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from mapper.cli import terminal
-from mapper.compiler.ablation import AblationRow, ablation
+from mapper.compiler.ablation import AblationRow
 from mapper.compiler.artifacts.judge.beside import Judgement
 from mapper.compiler.artifacts.judge.compare import Beside
-from mapper.compiler.artifacts.manifest import Target, is_compiled
-from mapper.compiler.artifacts.report import read_report, write_report
-from mapper.compiler.compiled import Compiled
 from mapper.compiler.explain import NodeRow
 from mapper.compiler.outcome import CompileOutcome
-from mapper.compiler.quantisation.verify import Compared
-from mapper.compiler.settings import CompileSettings
 from mapper.errors import BEYOND_LIMITS
+from mapper.jobs.compile import COMPARED, CompileAnalysis
 from mapper.reporting.make import PAGE
-from mapper.results.output_folder import writing_into
 from mapper.results.summary import GAP, Row, next_steps, summary
 from mapper.results.tables import columns, facts
 
+T = TypeVar("T")
 
-def compare(options: argparse.Namespace, rows: list[Compared]) -> int:
-    """Print the SQNR and loss of a model in all precisions, schemes and methods."""
-    heads = ("method", "bits", "scheme", "signal, dB", "points lost")
-    table = [
-        (one.method, one.bits, one.scheme, one.score.signal or "no error", one.score.loss)
-        for one in rows
-    ]
-    result = [dict(zip(heads, row, strict=True)) for row in table]
-    _keep_rows(options, "compared", result)
-    terminal.emit(options, {"compared": result}, [columns(str(options.model), heads, table)])
-    return 0
+
+def of_analysis(options: argparse.Namespace, found: CompileAnalysis) -> list[Table]:
+    """Return the tables of an analysis; print a note for each row that does not compile."""
+    if found.kind == "explain":
+        return explain_tables(_of(NodeRow, found), str(options.model))
+    if found.kind == "ablate":
+        return _ablate(options, _of(AblationRow, found))
+    rows = [tuple(one.values()) for one in found.to_json()["compared"]]
+    return [columns(str(options.model), COMPARED, rows)]
+
+
+def _of(kind: type[T], found: CompileAnalysis) -> list[T]:
+    return [one for one in found.entries if isinstance(one, kind)]
 
 
 TILES = {
@@ -51,15 +48,12 @@ TILES = {
 }
 
 
-def ablate(
-    options: argparse.Namespace, compiling: Callable[[CompileSettings], Compiled], target: Target
-) -> int:
-    """Print the cycles per frame with all passes, without each pass, and with other tiles.
+def _ablate(options: argparse.Namespace, rows: list[AblationRow]) -> list[Table]:
+    """Return the cycles per frame with all passes, without each pass, and with other tiles.
 
-    For one core also print the cycles of each layer with all rules for tiles, for several cores
-    latency and initiation interval, and other placements.
+    For one core also the cycles of each layer with all rules for tiles, for several cores latency
+    and initiation interval, and other placements.
     """
-    rows = ablation(compiling, target)
     several = rows[0].latency is not None
     heads = ["changed", "cycles", "ratio", "SQNR, dB"]
     heads += ["latency", "interval", "flit-hops"] * several
@@ -71,15 +65,8 @@ def ablate(
     for row in rows:
         if row.why is not None:
             terminal.say(options, f"note: {_changed(row, rows[0])}: {row.why}")
-    result = {
-        "ablation": [
-            row._asdict() | {"layers": [one._asdict() for one in row.layers]} for row in rows
-        ]
-    }
-    _keep_rows(options, "ablation", result["ablation"])
     tables = [columns(f"{options.model.name} on {options.chip}", heads, table)]
-    terminal.emit(options, result, tables + _layer_table(rows))
-    return 0
+    return tables + _layer_table(rows)
 
 
 def _layer_table(rows: list[AblationRow]) -> list[Table]:
@@ -108,17 +95,6 @@ def _changed(row: AblationRow, first: AblationRow) -> str:
 
 def _decimals(places: int, *values: float | None) -> list[str]:
     return ["" if value is None else f"{value:,.{places}f}" for value in values]
-
-
-def _keep_rows(options: argparse.Namespace, name: str, rows: list[dict[str, Any]]) -> None:
-    """Add a table to the report of DIR, if DIR holds this model compiled."""
-    if not is_compiled(options.output):
-        return
-    with writing_into(options.output):
-        report = read_report(options.output)
-        if report["model"] == options.model.name:
-            write_report(options.output, report | {name: rows})
-            terminal.say(options, f"note: table added to the report page of {options.output}")
 
 
 def limits_code(options: argparse.Namespace, outcome: CompileOutcome) -> int:

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
 from mapper.cli import terminal
-from mapper.cli.hw_cells import DEPTH
 from mapper.cli.options import Option, add_options, flag, positive
 from mapper.exports.core_shape import DEFAULT_AXON_BITS, ROUTES_FOR_EACH, SYNAPSES_FOR_EACH
-from mapper.jobs.locking import lock_output
-
-if TYPE_CHECKING:
-    from chipsim.chip.model import Chip
-    from hw.chip import Borders
-    from hw.core.shape import CoreShape
-    from hw.flow.netlist import Netlist
+from mapper.jobs.hardware import DEPTH
 
 FREQUENT = ("chip", "npu", "verilog", "stats", "mesh_only", "depth", "neurons", "synapses",
             "weight_bits")  # fmt: skip
@@ -106,107 +98,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from hw.flow.netlist import cells
-    from mapper.cli.hw_cells import cells_row, cells_table, teller
-    from mapper.cli.hw_npu import core_result
-    from mapper.errors import UsageError
-    from mapper.exports.core_shape import core_shape, describe_core, describe_mesh
-    from mapper.results.tables import facts
+    from mapper.cli.hw_tables import hardware_tables
+    from mapper.inputs.chips import named_npu
+    from mapper.jobs.hardware import HardwareRequest, hardware
 
-    if options.keep_multipliers and not options.stats:
-        raise UsageError("--keep-multipliers: needs --stats")
-    if options.npu is not None:
-        said = core_result(options, lambda design: _write(options, design), tuple(CORE_OPTIONS))
-        terminal.emit(options, *said)
-        return 0
-    if options.chip is None:
-        raise UsageError("--chip or --npu is required; `mapper chips` lists both")
-    chip, depth = common.named_chip(options.chip), options.depth or DEPTH
-    if chip.machine is not None:
-        terminal.say(
-            options,
-            f"note: chip {chip.name} is built as one mesh with a router per core and identical "
-            "links; tiles, chip boundaries and torus links are not modelled",
-        )
-    given = {name: getattr(options, name) for name in CORE_OPTIONS}
-    given = {name: value for name, value in given.items() if value is not None}
-    if options.mesh_only and given:
-        option = next(iter(given)).replace("_", "-")
-        raise UsageError(f"--{option} sets a size of the cores; omit it or --mesh-only")
-    borders = _borders(options, chip)
-    mesh = describe_mesh(chip, depth, options.axon_bits, borders.addressed)
-    shape = None if options.mesh_only else core_shape(chip, mesh["axon_bits"], given)
-    core = None if shape is None else describe_core(shape)
-    result: dict[str, Any] = {"chip": chip.name, "width": chip.width, "height": chip.height}
-    result |= {"borders": list(borders.sides), "host_output": borders.output}
-    result |= mesh | {"core": core, "verilog": None, "modules": None}
-    tables = [facts(f"{chip.width}x{chip.height} mesh", list(mesh.items()))]
-    if core is not None:
-        tables.append(facts("core", list(core.items())))
-    if options.verilog is not None or options.stats:
-        # lock, or fail, before the long synthesis
-        with lock_output(options.verilog):
-            found = _convert(chip, depth, mesh["axon_bits"], shape, borders)
-            size = None if options.verilog is None else _write(options, found)
-        if size is not None:
-            result["verilog"] = {"path": str(options.verilog), "bytes": size}
-            tables.append(facts("files written", [(str(options.verilog), f"{size:,} B")]))
-        if options.stats:
-            counted = cells(found, teller(options), options.keep_multipliers)
-            result["modules"] = [cells_row(module) for module in counted]
-            tables.append(cells_table(counted, options.keep_multipliers))
-    terminal.emit(options, result, tables)
+    sizes = {name: getattr(options, name) for name in CORE_OPTIONS}
+    request = HardwareRequest(
+        None if options.chip is None else common.named_chip(options.chip),
+        None if options.npu is None else named_npu(options.npu),
+        options.depth, options.axon_bits, options.mesh_only, tuple(options.borders),
+        None if options.machine is None else common.named_chip(options.machine),
+        options.host_output, {name: size for name, size in sizes.items() if size is not None},
+        options.verilog, options.stats, options.keep_multipliers,
+    )  # fmt: skip
+    found = hardware(request, common.listener(options))
+    terminal.emit(options, found, hardware_tables(found, options.keep_multipliers))
     return 0
-
-
-def _borders(options: argparse.Namespace, chip: Chip) -> Borders:
-    """Return the ports of the mesh: open sides, machine size and host output."""
-    from hw.chip import Borders
-    from mapper.errors import UsageError
-
-    if options.host_output and options.mesh_only:
-        raise UsageError("--host-output needs cores; with --mesh-only use --borders south")
-    if options.host_output and "south" in options.borders:
-        raise UsageError("--borders south already sends packets for the host there; omit it or "
-                         "--host-output")  # fmt: skip
-    columns, rows = chip.width, chip.height
-    if options.machine is not None:
-        if not options.borders:
-            raise UsageError("--machine: needs --borders")
-        machine = common.named_chip(options.machine)
-        columns, rows = machine.width, machine.height
-        if columns < chip.width or rows < chip.height:
-            raise UsageError(
-                f"--machine {options.machine} is smaller than the chip, {chip.width}x{chip.height}"
-            )
-    return Borders(tuple(options.borders), columns, rows, options.host_output)
-
-
-def _convert(
-    chip: Chip, depth: int, axon_bits: int, shape: CoreShape | None, borders: Borders
-) -> Netlist:
-    """Return the netlist of a chip; invalid sizes raise before the long synthesis."""
-    from hw.chip import ChipDesign as ChipHardware
-    from hw.flow.netlist import netlist
-    from hw.flow.yosys import require_yosys
-    from hw.noc.mesh import Mesh, check_size, mesh_layout
-
-    require_yosys()
-    check_size(chip.width, chip.height, shared=True)
-    if shape is None:
-        layout = mesh_layout(*borders.addressed, axon_bits)
-        mesh = Mesh(chip.width, chip.height, depth=depth, layout=layout, open_sides=borders.sides)
-        return netlist(mesh, "mesh")
-    return netlist(ChipHardware(chip.width, chip.height, shape, depth, borders=borders), "chip")
-
-
-def _write(options: argparse.Namespace, found: Netlist) -> int:
-    """Write the Verilog; return its size in bytes."""
-    from hw.flow.netlist import verilog
-    from mapper.cli.hw_cells import teller
-    from storage.files import PartialFile
-
-    with PartialFile(options.verilog) as file:  # open first, to fail before the long conversion
-        file.write(verilog(found, teller(options)).encode())
-        file.commit()
-        return file.position

@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
     shown = ("neurons", "synapses", "synapses_read", "undirected", "total_size")
     rows = [(name.replace("_", " "), result[name]) for name in shown]
     rows.append(("traffic", describe(traffic_of(meta))))
-    rows.append(("synaptic weights", describe_weights(meta)))
+    rows.append(("synaptic weights", describe_weights(meta.synaptic)))
     rows.append(("attributes", ", ".join(meta.attributes) or "none"))
     terminal.emit(options, result, [facts(str(options.network), rows)])
     return 0

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
 from mapper.cli import terminal
 from mapper.cli.stores import add_timeout
-from storage.address import RemotePath, path_of
+from storage.address import path_of
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-    from storage.formats.base import Importer
 
 EPILOG = """\
 examples:
@@ -36,136 +34,87 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from mapper.compiler.artifacts.manifest import is_compiled
-    from mapper.results.output_folder import find_folder, read_folder
-    from mapper.spiking.artifacts.folder import is_spiking
-    from storage.store.sharded import is_sharded
+    from mapper.jobs.info import info
 
-    if find_folder(options.path).is_dir() and not is_sharded(options.path):
-        if is_spiking(options.path):
-            return _spiking(options)
-        if is_compiled(options.path):
-            return _compiled(options)
-        found = read_folder(options.path, lambda: _folder(options))
-        terminal.emit(options, *found)
-        return 0
-    from mapper.compiler.artifacts.contents import (
-        is_program,
-        is_records,
-        program_contents,
-        record_contents,
-    )
-    from storage.formats import recognise
-    from storage.store.network import is_network_name
-
-    local = options.path.is_file() and not isinstance(
-        options.path, RemotePath
-    )  # object stores hold only networks
-    if local and is_program(options.path):
-        return _file(options, program_contents(options.path), "kinds", "instructions", "kind")
-    if local and is_records(options.path):
-        return _file(options, record_contents(options.path), "ops", "records", "op")
-    if not is_network_name(options.path):
-        return _foreign(options, recognise(options.path))
-    return _network(options)
+    found = info(options.path, common.effort_of(options), common.listener(options))
+    terminal.emit(options, found.facts, TABLES[found.kind](str(options.path), found.facts))
+    return 0
 
 
-def _foreign(options: argparse.Namespace, importer: Importer) -> int:
-    """Print the format of a file that import reads, and its counts if they are cheap."""
+def _importable(title: str, found: dict[str, Any]) -> list[Table]:
     from mapper.results.tables import facts, size
-    from storage.formats.outline import CONTENT, HEADER, outline
+    from storage.formats import FORMATS
+    from storage.formats.outline import CONTENT, HEADER
 
-    path, memory = options.path, common.memory_of(options) // 2
-    common.compile_kernels(options, importer.kernels)
-    found = outline(path, importer, memory)
-    result = {"path": str(path), "format": importer.name, **found._asdict()}
-    result |= {"bytes": path.stat().st_size, "is_network": False}
     counted = {HEADER: "the header of the file", CONTENT: "an import of the file"}
     rows = {
-        "format": f"{importer.name}: {importer.about}",
-        "neurons": found.neurons,
-        "synapses": found.synapses,
-        "undirected": found.undirected,
-        "counted by": counted.get(found.counted or "", "not counted: an import takes longer"),
-        "size": size(result["bytes"]),
-        "next": f"mapper import {path} net.bin",
+        "format": f"{found['format']}: {FORMATS[found['format']].about}",
+        **{name: found[name] for name in ("neurons", "synapses", "undirected")},
+        "counted by": counted.get(found["counted"] or "", "not counted: an import takes longer"),
+        "size": size(found["bytes"]),
+        "next": f"mapper import {title} net.bin",
     }
     shown = {name: "unknown" if value is None else value for name, value in rows.items()}
-    terminal.emit(options, result, [facts(str(path), shown)])
-    return 0
+    return [facts(title, shown)]
 
 
-def _network(options: argparse.Namespace) -> int:
-    """Print the contents of a network file."""
+def _network(title: str, found: dict[str, Any]) -> list[Table]:
+    from msgspec import convert
+
     from mapper.results.tables import columns, facts, size
-    from storage.store.network import NetworkFile
-    from storage.store.traffic import describe, describe_weights, traffic_of
+    from storage.store.meta import SynapticMeta
+    from storage.store.traffic import describe, describe_weights
 
-    with NetworkFile(options.path) as network:
-        meta, stored = network.meta, network.stored_bytes()
-        populations = network.populations()
-        result = {"path": str(options.path), **asdict(meta), "blocks": network.block_count}
-        result["traffic"] = traffic_of(meta)
-    per_connection = stored / max(1, meta.connections)
-    result |= {"stored_bytes": stored, "bytes_per_connection": per_connection}
+    stored, per_connection = found["stored_bytes"], found["bytes_per_connection"]
     rows = [
-        ("neurons", meta.neurons),
-        ("synapses", meta.synapses),
-        ("synapses read", meta.synapses_read),
-        ("self-loops dropped" if meta.synaptic is None else "self-loops", meta.self_loops),
-        ("duplicate synapses merged (weights summed)", meta.repeated),
-        ("undirected", meta.undirected),
-        ("traffic", describe(traffic_of(meta))),
-        ("synaptic weights", describe_weights(meta)),
-        ("total weight", meta.total_weight * meta.weight_unit),
-        ("total size", meta.total_size),
-        ("blocks", f"{network.block_count:,} of {meta.block_size:,} neurons"),
+        ("neurons", found["neurons"]),
+        ("synapses", found["synapses"]),
+        ("synapses read", found["synapses_read"]),
+        ("self-loops dropped" if found["synaptic"] is None else "self-loops", found["self_loops"]),
+        ("duplicate synapses merged (weights summed)", found["repeated"]),
+        ("undirected", found["undirected"]),
+        ("traffic", describe(found["traffic"])),
+        ("synaptic weights", describe_weights(convert(found["synaptic"], SynapticMeta | None))),
+        ("total weight", found["total_weight"] * found["weight_unit"]),
+        ("total size", found["total_size"]),
+        ("blocks", f"{found['blocks']:,} of {found['block_size']:,} neurons"),
         ("connections on disk", f"{size(stored)}, {per_connection:.2f} bytes per connection"),
     ]
-    about = [
-        (name, f"{len(a.labels)} names" if a.labels else "real" if a.real else f"unit {a.unit:g}")
-        for name, a in meta.attributes.items()
-    ]
-    tables = [facts(str(options.path), rows)]
-    if populations:
-        result["populations"] = populations
-        shown = list(populations.items())[:SHOWN]
-        if len(populations) > SHOWN:
-            rest = list(populations.values())[SHOWN:]
-            shown.append((f"... and {len(rest):,} more", sum(rest)))
+    tables = [facts(title, rows)]
+    if populations := list(found.get("populations", {}).items()):
+        shown = populations[:SHOWN]
+        if rest := populations[SHOWN:]:
+            shown.append((f"... and {len(rest):,} more", sum(count for _, count in rest)))
         tables.append(columns("populations", ("name", "neurons"), shown))
-    if about:
+    if found["attributes"]:
+        about = [(name, _attribute(each)) for name, each in found["attributes"].items()]
         tables.append(facts("attributes", about))
-    if meta.provenance:
+    if given := found["provenance"]:
         # as text: settings such as a seed are not counts, and get no thousands separators
-        as_given = {k: str(v) if isinstance(v, int) else v for k, v in meta.provenance.items()}
+        as_given = {k: str(v) if isinstance(v, int) else v for k, v in given.items()}
         tables.append(facts("provenance", as_given))
-    terminal.emit(options, result, tables)
-    return 0
+    return tables
 
 
-def _spiking(options: argparse.Namespace) -> int:
-    """Print the contents of the folder of a compiled spiking model."""
-    from msgspec import to_builtins
+def _attribute(about: dict[str, Any]) -> str:
+    """Return the storage of an attribute as text."""
+    if about["labels"]:
+        return f"{len(about['labels'])} names"
+    return "real" if about["real"] else f"unit {about['unit']:g}"
+
+
+def _spiking(title: str, found: dict[str, Any]) -> list[Table]:
+    from msgspec import convert
 
     from mapper.cli.spiking_tables import compiled_tables
-    from mapper.results.output_folder import read_folder
-    from mapper.spiking.artifacts.folder import read_folder as read_spiking
+    from mapper.spiking.artifacts.manifest_file import Manifest
 
-    manifest = read_folder(options.path, lambda: read_spiking(options.path)).manifest
-    terminal.emit(options, to_builtins(manifest), compiled_tables(manifest))
-    return 0
+    return compiled_tables(convert(found, Manifest))
 
 
-def _compiled(options: argparse.Namespace) -> int:
-    """Print the contents of the folder of a compiled model."""
-    from mapper.compiler.artifacts.contents import folder_contents
-    from mapper.compiler.artifacts.manifest import read_folder
-    from mapper.results.sealed_folder import as_damage
+def _compiled(title: str, found: dict[str, Any]) -> list[Table]:
     from mapper.results.tables import columns, facts, size
 
-    with as_damage(options.path):
-        found = folder_contents(read_folder(options.path))
     chip, samples = found["chip"], found["samples"]
     rows = {
         "model": found["model"]["name"],
@@ -186,18 +135,22 @@ def _compiled(options: argparse.Namespace) -> int:
         for one in found["cores"]
     ]
     files = [(name, size(count)) for name, count in found["files"].items()]
-    tables = [
-        facts(str(options.path), rows), columns("cores", heads, cores),
+    return [
+        facts(title, rows), columns("cores", heads, cores),
         columns("files", ("file", "size"), files),
     ]  # fmt: skip
-    terminal.emit(options, found, tables)
-    return 0
 
 
-def _file(
-    options: argparse.Namespace, found: dict[str, Any], counts: str, title: str, head: str
-) -> int:
-    """Print the contents of a program or of macro records; counts : name of its table."""
+def _program(title: str, found: dict[str, Any]) -> list[Table]:
+    return _file(title, found, "kinds", "instructions", "kind")
+
+
+def _records(title: str, found: dict[str, Any]) -> list[Table]:
+    return _file(title, found, "ops", "records", "op")
+
+
+def _file(title: str, found: dict[str, Any], counts: str, counted: str, head: str) -> list[Table]:
+    """Return the tables of a program or of macro records; counts : name of their counts."""
     from mapper.results.tables import columns, facts
 
     rows = {
@@ -205,21 +158,14 @@ def _file(
         for name, value in found.items()
         if name not in ("path", counts)
     }
-    table = columns(title, (head, "number"), list(found[counts].items()))
-    terminal.emit(options, found, [facts(str(options.path), rows), table])
-    return 0
+    return [facts(title, rows), columns(counted, (head, "number"), list(found[counts].items()))]
 
 
-def _folder(options: argparse.Namespace) -> tuple[dict[str, Any], list[Table]]:
-    """Return the contents of an output folder for JSON, and as tables."""
+def _mapping(title: str, report: dict[str, Any]) -> list[Table]:
     from mapper.results.activity import traffic_in
-    from mapper.results.output import SCRATCH, read_report
     from mapper.results.tables import columns, facts, levels, quality, stages
-    from storage.scratch.scratch import Scratch, ScratchGraph
 
-    report = read_report(options.path)
-    network = report["network"]
-    chip = report["chip"]
+    network, chip = report["network"], report["chip"]
     limits = ("neurons", "synapses", "axons_in", "axons_out")
     rows = {name: network[name] for name in ("path", "neurons", "synapses")}
     rows["chip"] = f"{chip['name']}, {chip['width']}x{chip['height']} cores"
@@ -229,25 +175,19 @@ def _folder(options: argparse.Namespace) -> tuple[dict[str, Any], list[Table]]:
     }  # fmt: skip
     rows |= {name: report["settings"][name] for name in ("preset", "objective", "seed")}
     tables = [
-        facts(str(options.path), rows),
+        facts(title, rows),
         levels(report["levels"]),
         stages(report["stages"]),
-        *quality(report["metrics"], traffic_in(report), report["chip"].get("delivery", "synapse")),
+        *quality(report["metrics"], traffic_in(report), chip.get("delivery", "synapse")),
     ]
-    kept = []
-    if (options.path / SCRATCH).is_dir():
-        with Scratch(options.path / SCRATCH, read_only=True) as scratch:
-            for name in sorted(scratch.names()):
-                if name.endswith("/graph"):
-                    graph = ScratchGraph(scratch, name.removesuffix("/graph"))
-                    kept.append(
-                        {
-                            "name": name.removesuffix("/graph"),
-                            "vertices": graph.vertices,
-                            "connections": graph.connections // 2,
-                            "blocks": graph.block_count,
-                        }
-                    )
+    if kept := report["scratch"]:
         heads = ("graph", "vertices", "connections", "blocks")
         tables.append(columns("scratch", heads, [list(entry.values()) for entry in kept]))
-    return {**report, "scratch": kept}, tables
+    return tables
+
+
+TABLES: dict[str, Callable[[str, dict[str, Any]], list[Table]]] = {
+    "network": _network, "importable": _importable, "mapping": _mapping, "compiled": _compiled,
+    "spiking": _spiking, "program": _program, "records": _records,
+}  # fmt: skip
+"""Functions that return the tables of each kind of file, from its path and facts."""

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import argparse
 import time
-from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mapper.cli import options as common
 from mapper.cli import terminal
-from mapper.errors import UsageError
+from mapper.jobs.runs import LAST
 
 if TYPE_CHECKING:
     from mapper.cache.catalogue import Row
 
-LAST = 20
 EPILOG = """\
 examples:
   mapper runs
@@ -43,14 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from mapper.cache.catalogue import Catalogue
+    from mapper.jobs.runs import RunsQuery, find_runs
     from mapper.results.tables import columns
 
-    rows = [row for row in Catalogue.of_user().rows() if _is_wanted(row, options)]
-    if options.best is None:
-        found = rows[-options.last :]
-    else:
-        found = _best(rows, options.best)[: options.last]
+    found = find_runs(
+        RunsQuery(options.network, options.chip, options.kind, options.best, options.last)
+    )
     shown = options.best or ("cycles" if options.kind == "compile" else "hops")
     heads = ("id", "when", "command", "input", "chip", shown, "seconds", "folder")
     table = [
@@ -58,30 +54,12 @@ def run(options: argparse.Namespace) -> int:
             row.id, _time(row.when), row.kind, Path(row.input).name, row.chip,
             _figure(row, shown), f"{row.seconds:.1f}", _folder(row),
         )
-        for row in found
+        for row in found.entries
     ]  # fmt: skip
-    result = {"runs": [_json(row) for row in found], "count": len(rows)}
-    title = f"{len(found)} of {len(rows)} runs" if len(found) < len(rows) else "runs"
-    terminal.emit(options, result, [columns(title, heads, table)])
+    listed, matching = len(found.entries), found.matching
+    title = f"{listed} of {matching} runs" if listed < matching else "runs"
+    terminal.emit(options, found.to_json(), [columns(title, heads, table)])
     return 0
-
-
-def _is_wanted(row: Row, options: argparse.Namespace) -> bool:
-    network, chip = options.network, options.chip
-    return (
-        (network is None or fnmatch(row.input, network) or fnmatch(Path(row.input).name, network))
-        and (chip is None or fnmatch(row.chip, chip))
-        and (options.kind is None or row.kind == options.kind)
-    )
-
-
-def _best(rows: list[Row], figure: str) -> list[Row]:
-    """Return the rows that have a figure, in its order; raise `UsageError` if none has it."""
-    found = [row for row in rows if figure in row.figures]
-    if rows and not found:
-        names = ", ".join(sorted({name for row in rows for name in row.figures}))
-        raise UsageError(f"--best {figure}: is not a figure of these runs; give one of {names}")
-    return sorted(found, key=lambda row: (row.figures[figure], row.when))
 
 
 def _figure(row: Row, name: str) -> str:
@@ -95,10 +73,3 @@ def _time(when: float) -> str:
 
 def _folder(row: Row) -> str:
     return row.folder if Path(row.folder).is_dir() else f"{row.folder} (gone)"
-
-
-def _json(row: Row) -> dict[str, Any]:
-    import msgspec
-
-    found: dict[str, Any] = msgspec.to_builtins(row)
-    return found | {"exists": Path(row.folder).is_dir()}

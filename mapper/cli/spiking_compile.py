@@ -65,12 +65,11 @@ def is_nir(model: str | Path) -> bool:
 
 def run(options: argparse.Namespace) -> int:
     """Compile a NIR file, and write its folder."""
-    from mapper.cache.catalogue import Catalogue
     from mapper.cli import compile_options
     from mapper.cli.spiking_tables import compiled_summary, compiled_tables
     from mapper.errors import BEYOND_LIMITS, UsageError
     from mapper.results.output_folder import output_folder
-    from mapper.spiking.artifacts.compile import compile_into, notes_of
+    from mapper.spiking.artifacts.compile import add_to_catalogue, compile_into, notes_of
     from mapper.spiking.artifacts.report import report_of
     from mapper.spiking.options import CompileOptions, spiking_options
 
@@ -83,17 +82,14 @@ def run(options: argparse.Namespace) -> int:
     names = [name for name in CompileOptions._fields if name != "seed"]
     asked = CompileOptions(**{name: getattr(options, name) for name in names})
     settings = spiking_options(asked, chip, options.calibrate is not None)
-    settings = settings._replace(memory=options.memory)
     command, begin = ["mapper", *options.arguments], time.monotonic()
     with output_folder(options.output, options.force) as work:
-        if options.calibrate is not None:
-            common.compile_kernels(options, "spiking/compile")
-        found = compile_into(work.folder, options.model, chip, options.calibrate, settings, command)
-    manifest = found.manifest
-    Catalogue.of_user().add(
-        "compile", options.model, options.output, chip.name, asked._asdict(),
-        {"neurons": manifest.neurons, "cores": len(manifest.cores)}, time.monotonic() - begin,
-    )  # fmt: skip
+        found = compile_into(
+            work.folder, options.model, chip, options.calibrate, settings, command,
+            common.listener(options),
+        )  # fmt: skip
+    manifest, seconds = found.manifest, time.monotonic() - begin
+    add_to_catalogue(options.model, options.output, manifest, asked._asdict(), seconds)
     for note in notes_of(found):
         terminal.say(options, f"note: {note}")
     terminal.emit(

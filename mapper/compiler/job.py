@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from chipsim.chip.host import ChipHost
 from chipsim.chip.model import Chip
+from mapper.cache.catalogue import Catalogue
 from mapper.compiler.artifacts.kept_folder import KIND, keep_folder, kept_folder
 from mapper.compiler.artifacts.manifest import Target
 from mapper.compiler.artifacts.report import Report
@@ -165,3 +166,17 @@ def works_of_target(target: Target) -> list[str]:
     presets = {PRESETS["fast"], PRESETS[settings.effort]}
     works = works_of_compilation([effort(preset=one) for one in sorted(presets)], cores)
     return ["cores", *works]
+
+
+def add_to_catalogue(model: Path, output: Path, report: Mapping[str, Any], seconds: float) -> None:
+    """Add a compiled model to the catalogue.
+
+    model : path of its file; output : the folder; report : its report.json
+    """
+    figures = {"cycles": report["cycles"], "signal_db": report["signal_db"]}
+    if report["kept"] is not None:
+        figures["loss"] = report["attempts"][report["kept"]]["loss"]
+    settings = {"npu": report["npu"], **report["settings"]}
+    Catalogue.of_user().add(
+        "compile", model, output, report["chip"]["name"], settings, figures, seconds
+    )

@@ -14,7 +14,7 @@ from numbers import Integral
 from typing import Any
 
 from chipsim.chip.model import Chip
-from chipsim.chip.npu_shape import NPU_SHAPES
+from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.chip.presets import parse_chip
 from mapper.errors import MapperError, UsageError, shown
 
@@ -80,3 +80,20 @@ def with_npu(chip: Chip, npu: str | None) -> Chip:
             f"chip file with a table [npu], or --npu with one of {presets}"
         )
     return chip
+
+
+def named_npu(text: str) -> NpuShape:
+    """Return the NPU of a preset or chip file.
+
+    Raises `UsageError` for an unknown name, `MapperError` for a chip without NPU, `ChipError` for
+    a faulty file.
+    """
+    if text in NPU_SHAPES:
+        return NPU_SHAPES[text]
+    if not text.strip().lower().endswith(".toml"):
+        presets = ", ".join(NPU_SHAPES)
+        raise UsageError(f"--npu {text!r} is not known; give one of {presets}, or a chip FILE.toml")
+    found = parse_chip(text).npu
+    if found is None:
+        raise MapperError(f"{text}: its cores have no NPU; add a table [npu]")
+    return found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from mapper.errors import name_arguments
@@ -26,6 +27,14 @@ class Listener:
         """Report the start of a long task; yields a function that receives fractions 0 .. 1."""
         return nullcontext(ignore)
 
+    @contextmanager
+    def stage(self, text: str) -> Iterator[OnFraction]:
+        """Report a task from its start, 0, to its end, 1."""
+        with self.task(text) as told:
+            told(0.0)
+            yield told
+            told(1.0)
+
     def compile(self, works: list[str], threads: int) -> None:
         """Compile the kernels of these kinds of task if necessary, see `mapper.kernels.warmup`."""
         from mapper.kernels.warmup import compile_kernels
@@ -34,6 +43,9 @@ class Listener:
 
     def planned(self, plan: Plan) -> None:
         """Report the plan of the run that follows."""
+
+
+QUIET = Listener()
 
 
 class ProgressListener(Listener):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, TypedDict
 
 from mapper.inputs.samples import GivenSamples
-from mapper.monitoring.callbacks import OnProgress
+from mapper.monitoring.bars import GivenProgress
 
 Names = str | Sequence[str]
 """Names in one text, separated by commas, or one per entry."""
@@ -34,6 +34,8 @@ class CommonArguments(TypedDict, total=False):
     calibrate: GivenSamples | None
     max_loss: float
     keep_going: bool
+    memory: int | str | None
+    progress: GivenProgress
 
 
 class SpikingArguments(CommonArguments, total=False):
@@ -53,7 +55,6 @@ class SpikingArguments(CommonArguments, total=False):
 class OnnxArguments(CommonArguments, total=False):
     """Arguments of ONNX models."""
 
-    memory: int | str | None
     input_shape: Sequence[int] | Mapping[str, Sequence[int]] | None
     npu: str | None
     samples: int | None
@@ -86,4 +87,3 @@ class OnnxArguments(CommonArguments, total=False):
     keep_graphs: bool
     emit: Names
     no_cache: bool
-    progress: OnProgress | None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +16,11 @@ from mapper.reporting.chipmap import PITCH, Path, chip_map, crosses, squares
 from mapper.reporting.colours import STEPS, ramp
 from mapper.reporting.page import link_width
 from mapper.reporting.view import View, scales, steps
+from mapper.results.tables import number
 from storage.printable import plain
 
+SHOWN_ROWS = 60
+"""Rows of a table, at most."""
 WIDEST = 480  # pixels
 CORE = 24  # pixels of a core, at most
 MARGIN = 1.5
@@ -31,6 +35,23 @@ def table_html(facts: Iterable[tuple[str, str]]) -> str:
         for name, value in facts
     )
     return f"<table><tbody>{rows}</tbody></table>"
+
+
+def rows_html(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows of equal names as a table, the first ones of a long one."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    head = "".join(f"<th>{html.escape(plain(name))}</th>" for name in names)
+    body = [
+        "".join(f"<td>{html.escape(plain(_cell(row.get(name))))}</td>" for name in names)
+        for row in rows[:SHOWN_ROWS]
+    ]
+    more = f"<p>and {len(rows) - SHOWN_ROWS:,} more rows</p>" if len(rows) > SHOWN_ROWS else ""
+    lines = "".join(f"<tr>{cells}</tr>" for cells in body)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>{more}"
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else number(value)
 
 
 def map_html(view: View) -> str:

@@ -23,6 +23,7 @@ class CompileOptions(NamedTuple):
     """Options of `mapper compile` for spiking models; None has the default of the command.
 
     seed : of the random spikes of `encode="rate"`
+    memory : budget in bytes; None: the default
     """
 
     tick_length: float | None = None
@@ -36,6 +37,7 @@ class CompileOptions(NamedTuple):
     ticks: int | None = None
     seed: int = 0
     keep_going: bool = False
+    memory: int | None = None
 
 
 def spiking_options(given: CompileOptions, chip: Chip, calibrated: bool) -> SpikingOptions:
@@ -63,7 +65,7 @@ def spiking_options(given: CompileOptions, chip: Chip, calibrated: bool) -> Spik
     tick = None if given.tick_length is None else float(given.tick_length)
     return SpikingOptions(
         tick, given.reset or "zero", IntegerOptions(given.per or "neuron"), limits,
-        widths, _encoding(given), given.keep_going,
+        widths, _encoding(given), given.keep_going, given.memory,
     )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from hw.core.shape import CoreShape
 from hw.errors import HwError
 from hw.tables import ChipTables, make_tables
 from mapper.errors import CheckFailedError, DoesNotFitError, MapperError
+from mapper.inputs.listener import QUIET, Listener
 from mapper.spiking.chip_core import core_within
 from mapper.spiking.discretise import ResetMode, model_of_graph
 from mapper.spiking.integers import IntegerModel, IntegerOptions, MeasuredActivity, to_integers
@@ -98,6 +99,7 @@ def compile_spikes(
     shape: CoreShape,
     calibration: SampleSource | None = None,
     options: SpikingOptions | None = None,
+    listener: Listener = QUIET,
 ) -> CompiledSpikes:
     """Compile a NIR graph, or a file with one, to the integers of cores of a shape.
 
@@ -110,22 +112,27 @@ def compile_spikes(
     """
     given = options or SpikingOptions()
     notes: list[str] = []
-    model = model_of_graph(graph, given.tick, given.reset, notes, given.memory)
+    with listener.stage("read"):
+        model = model_of_graph(graph, given.tick, given.reset, notes, given.memory)
     times = schedule(model, shape.longest_delay)
     scales = _scales(given)
     activity = None
     if calibration is None:
         found = PrecisionSearch(to_integers(model, times, shape, scales), (), None)
     else:
-        samples = samples_of(model, calibration, given.encoding)
-        run = run_reference(model, samples)
-        measured = measured_activity(model, samples, run)
+        with listener.stage("calibrate") as progress:
+            samples = samples_of(model, calibration, given.encoding)
+            run = run_reference(model, samples, progress)
+            measured = measured_activity(model, samples, run)
         calibrated = CalibratedModel(model, times, samples, run, measured)
         # Sums must hold as many spikes of an input per tick as the samples have.
         activity = measured.activity
         most = max(scales.input_spikes, int(samples.value.max(initial=1)))
         scales = scales._replace(input_spikes=most)
-        found = search_precision(calibrated, shape, scales, given.limits, given.weight_bits)
+        with listener.stage("choose weight bits") as progress:
+            found = search_precision(
+                calibrated, shape, scales, given.limits, given.weight_bits, progress
+            )
         if found.missed and not given.keep_going:
             raise CheckFailedError(
                 f"calibration: no weights agree with the model: {found.missed}; change "
@@ -154,23 +161,27 @@ def compile_for_chip(
     chip: Chip,
     calibration: SampleSource | None = None,
     options: SpikingOptions | None = None,
+    listener: Listener = QUIET,
 ) -> MappedSpikes:
     """Compile a NIR graph as `compile_spikes` does, for the cores of a chip, and map it onto them.
 
     Raises also `DoesNotFitError`, naming the population or the core, and the limit.
     """
     given = options or SpikingOptions()
-    compiled = compile_spikes(graph, core_within(chip, given.weight_bits[0]), calibration, given)
+    compiled = compile_spikes(
+        graph, core_within(chip, given.weight_bits[0]), calibration, given, listener
+    )
     network, wide = compiled.integers.network, compiled.integers.shape
     slots = core_within(chip, longest_delay=int(network.delay.max(initial=0))).delay_slots
     shape = replace(wide, delay_slots=slots)
-    core = map_neurons(compiled.model, network, chip, shape, compiled.activity)
-    try:
-        tables = make_tables(
-            network, core, chip.width, chip.height, shape, compiled.model.watched.tolist()
-        )
-    except HwError as error:
-        raise DoesNotFitError(str(error)) from error
+    with listener.stage("map"):
+        core = map_neurons(compiled.model, network, chip, shape, compiled.activity)
+        try:
+            tables = make_tables(
+                network, core, chip.width, chip.height, shape, compiled.model.watched.tolist()
+            )
+        except HwError as error:
+            raise DoesNotFitError(str(error)) from error
     fitted = compiled._replace(integers=compiled.integers._replace(shape=shape))
     return MappedSpikes(fitted, core, tables)
 

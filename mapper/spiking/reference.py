@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from mapper.errors import MapperError
+from mapper.monitoring.callbacks import OnFraction, ignore
 from mapper.spiking.arrivals import NO_SPIKES, BatchSpikes, Ints, SourceLists
 from mapper.spiking.model import Floats, NeuronDynamics, SpikingModel
 from mapper.spiking.order import execution_order
@@ -51,7 +52,9 @@ class ReferenceRun(NamedTuple):
     peak: Floats
 
 
-def run_reference(model: SpikingModel, samples: SpikeSamples) -> ReferenceRun:
+def run_reference(
+    model: SpikingModel, samples: SpikeSamples, progress: OnFraction = ignore
+) -> ReferenceRun:
     """Compute the spikes of all populations, and the potentials of silent outputs.
 
     Raises `MapperError` for a spike of an input that the model does not have.
@@ -80,6 +83,7 @@ def run_reference(model: SpikingModel, samples: SpikeSamples) -> ReferenceRun:
         recorded = {number: rows[first : first + count] for number, rows in potentials.items()}
         for number, spikes in network.run(samples, first, count, recorded, peak).items():
             trains[number].append(_trains(spikes, first))
+        progress((first + count) / samples.samples)
     return ReferenceRun(tuple(_joined(each) for each in trains), potentials, peak)
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from hw.core.shape import CoreShape
 from mapper.concurrency.threads import ThreadTeam
+from mapper.monitoring.callbacks import OnFraction, ignore
 from mapper.spiking.agreement import (
     OutputAgreement,
     PopulationAgreement,
@@ -96,8 +97,11 @@ def search_precision(
     options: IntegerOptions,
     limits: AgreementLimits,
     weight_bits: tuple[int, ...] = WEIGHT_BITS,
+    progress: OnFraction = ignore,
 ) -> PrecisionSearch:
     """Try weights from narrow to wide, each also with clipping, until the limits hold.
+
+    progress : called with the fraction of the tried widths
 
     Without integers that hold them, the best are returned, and `missed` names the population that
     loses most in them.
@@ -106,7 +110,8 @@ def search_precision(
     team = ThreadTeam(1)
     trials: list[PrecisionTrial] = []
     tried: list[IntegerModel] = []
-    for bits in sorted(weight_bits):
+    for number, bits in enumerate(sorted(weight_bits)):
+        progress(number / len(weight_bits))
         sums = max(shape.sum_bits, bits + SUM_BITS_ABOVE_WEIGHTS)
         wide = replace(shape, weight_bits=bits, sum_bits=sums)
         for clip in (False, True):

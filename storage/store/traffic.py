@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from storage.quantise import Rounding
-from storage.store.meta import NetworkMeta
+from storage.store.meta import NetworkMeta, SynapticMeta
 from storage.store.network import RATE
 
 TRAFFIC: Final = "traffic"  # key of the provenance
@@ -110,9 +110,8 @@ def describe(traffic: Mapping[str, Any] | None) -> str:
     return "not recorded"
 
 
-def describe_weights(meta: NetworkMeta) -> str:
-    """Describe the synaptic weights of a network."""
-    about = meta.synaptic
+def describe_weights(about: SynapticMeta | None) -> str:
+    """Describe the synaptic weights of a network; about : None for a network without them."""
     if about is None:
         return "none, only traffic"
     signs = f"{about.negative:,} negative, {about.zeros:,} zero"

@@ -23,7 +23,7 @@ from mapper.errors import DoesNotFitError, UsageError, as_argument_errors, shown
 from mapper.frames import to_frame
 from mapper.inputs.listener import NotesListener
 from mapper.inputs.samples import GivenSamples, sample_table
-from mapper.monitoring.callbacks import OnProgress, ignore
+from mapper.monitoring.bars import GivenProgress, progress_of, require_progress
 from mapper.monitoring.resources import all_cores, default_memory
 from mapper.reporting.notebook import cores_html, table_html
 from mapper.results.output_folder import output_folder
@@ -70,6 +70,7 @@ class SimulatedNetwork(NamedTuple):
     check : comparison with the integer reference and ONNX Runtime; None without it
     cycle_run : figures of the run cycle by cycle: `cycles`, and on several cores `latency`,
         `period` (cycles from frame to frame), `frames_per_second`, ...; None without it
+    hardware : counts of bytes and cycles that are equal in Amaranth; None without it
     notes : a line for each assumption on the samples
     figures : the object of `mapper simulate --json`
     """
@@ -81,6 +82,7 @@ class SimulatedNetwork(NamedTuple):
     clipped: int | None
     check: CheckedNetwork | None
     cycle_run: dict[str, Any] | None
+    hardware: dict[str, int] | None
     notes: tuple[str, ...]
     figures: dict[str, Any]
 
@@ -160,7 +162,8 @@ class CompiledNetwork:
     def simulate(
         self, samples: GivenSamples, *, limit: int | None = None, check: bool = False,
         cycles: bool = False, frames: int | None = None, clock: float | None = None,
-        threads: int | None = None, progress: OnProgress | None = None,
+        threads: int | None = None, progress: GivenProgress = None,
+        dump: str | os.PathLike[str] | None = None, hardware: bool = False,
     ) -> SimulatedNetwork:  # fmt: skip
         """Run the cores on samples, as `mapper simulate` does; the folder is not changed.
 
@@ -173,7 +176,10 @@ class CompiledNetwork:
         frames, clock : on several cores, number of frames of that run, and the clock in MHz;
             default: 20 frames, 500 MHz
         threads : number of threads; the results do not depend on it; default: all
-        progress : called with a stage and the fraction of its work, 0 .. 1
+        progress : called with a stage and the fraction of its work, 0 .. 1; or True or False, see
+            `mapper.map_network`
+        dump : folder for all stored maps, which are compared with the integer reference
+        hardware : also run the first samples in Amaranth, and compare all bytes and cycles
 
         Raises `UsageError` for invalid arguments, `CheckFailedError` if an output departs from the
         model in ONNX Runtime, and `MapperError` for invalid samples.
@@ -184,12 +190,13 @@ class CompiledNetwork:
                 raise UsageError(f"{name} is {shown(value)}; give a whole number of 1 or more")
         if clock is not None and (not isinstance(clock, int | float) or not clock > 0):
             raise UsageError(f"clock is {shown(clock)}; give MHz above 0")
-        with as_argument_errors():
+        require_progress(progress)
+        with as_argument_errors(), progress_of(progress) as on_progress:
             request = RunRequest(
                 sample_table(samples, "samples"), limit, check, cycles, frames, clock,
-                threads=threads or all_cores(),
+                None if dump is None else Path(dump), hardware, threads or all_cores(),
             )  # fmt: skip
-            return self._simulated(request, NotesListener(progress or ignore))
+            return self._simulated(request, NotesListener(on_progress))
 
     def cycles_of_frames(
         self, *, frames: int | None = None, clock: float | None = None
@@ -249,7 +256,7 @@ class CompiledNetwork:
         outputs = {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
         return SimulatedNetwork(
             outputs, found.classes, found.accuracy, found.sha256, found.clipped, check,
-            run.cycle_run, tuple(listener.notes), run.to_json(),
+            run.cycle_run, run.hardware, tuple(listener.notes), run.to_json(),
         )  # fmt: skip
 
     def _core_rows(self) -> list[dict[str, Any]]:

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.errors import UsageError, as_argument_errors, name_arguments, shown
-from mapper.inputs.listener import NotesListener
+from mapper.inputs.listener import Listener, NotesListener
 from mapper.inputs.samples import GivenSamples, sample_table
-from mapper.monitoring.callbacks import OnProgress, ignore
+from mapper.monitoring.bars import GivenProgress, progress_of, require_progress
 from mapper.results.output_folder import output_folder
 from mapper.results.output_folder import read_folder as read_output
 from mapper.results.temporary_folder import with_folder
@@ -60,6 +60,7 @@ class SimulatedModel(NamedTuple):
     check : comparison with the integer reference and with the model; None without it
     notes : a line for inputs that spike more often than the model was compiled for
     cycles : cycles of all ticks, and packets; None without it
+    hardware : ticks, spikes and cycles that are equal in Amaranth; None without it
     figures : the object of `mapper simulate --json`
     """
 
@@ -70,6 +71,7 @@ class SimulatedModel(NamedTuple):
     check: CoresCheck | None
     notes: tuple[str, ...]
     cycles: TickCycles | None
+    hardware: dict[str, int] | None
     figures: dict[str, Any]
 
 
@@ -126,7 +128,8 @@ class CompiledModel:
         threads: int = 1,
         check: bool = False,
         cycles: bool = False,
-        progress: OnProgress | None = None,
+        progress: GivenProgress = None,
+        hardware: bool = False,
     ) -> SimulatedModel:
         """Run the cores on samples, as `mapper simulate` does.
 
@@ -138,19 +141,20 @@ class CompiledModel:
         check : compare every spike with the integers run without cores, and the trains with the
             model in floating point
         cycles : count the cycles of each tick
-        progress : called with a stage and the fraction of its work, 0 .. 1
+        progress : called with a stage and the fraction of its work, 0 .. 1; or True or False, see
+            `mapper.map_network`
+        hardware : also run the samples in Amaranth, and compare all spikes, states and cycles
 
         Raises `UsageError` for invalid arguments, and `MapperError` for invalid samples.
         """
         for name, value in (("threads", threads), ("limit", 1 if limit is None else limit)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise UsageError(f"{name} is {shown(value)}; give a whole number of 1 or more")
-        listener = NotesListener(progress or ignore)
-        with as_argument_errors():
+        require_progress(progress)
+        with as_argument_errors(), progress_of(progress) as on_progress:
+            listener = NotesListener(on_progress)
             source = sample_source(samples, "samples")
-            request = SpikesRequest(
-                source, limit, check, cycles, record=True, threads=threads
-            )  # fmt: skip
+            request = SpikesRequest(source, limit, check, cycles, hardware, True, threads)
             found = run_folder(self._content, request, listener)
         return _simulated(found, tuple(listener.notes))
 
@@ -185,7 +189,7 @@ def _simulated(found: SpikesRun, notes: tuple[str, ...]) -> SimulatedModel:
     return SimulatedModel(
         outputs, {names[number]: run.spikes[number] for number in neural}, run.events,
         {names[number]: run.saturated[number] for number in neural}, found.check, notes,
-        found.cycles, found.to_json(),
+        found.cycles, found.hardware, found.to_json(),
     )  # fmt: skip
 
 
@@ -206,18 +210,19 @@ def compile_folder(
     chip: Chip,
     samples: SampleSource | None,
     options: SpikingOptions,
-    output: Path | None,
-    force: bool,
+    target: tuple[Path | None, bool],
+    listener: Listener,
 ) -> CompiledModel:
-    """Compile a model into `output`, or into a temporary folder that lasts as long as the result.
+    """Compile a model into a folder, or into a temporary one that lasts as long as the result.
+
+    target : the folder, or None, and whether to replace it
 
     Raises the errors of `compile_into`.
     """
     command = ["mapper.compile_model"]
     return with_folder(
-        output,
-        force,
-        lambda folder: compile_into(folder, model, chip, samples, options, command),
+        *target,
+        lambda folder: compile_into(folder, model, chip, samples, options, command, listener),
         lambda folder, found: _compiled(found._replace(path=folder)),
     )
 

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import mapper
+from mapper.api.models import ANALYSES
 from mapper.cli import compile_options, spiking_compile
 from mapper.errors import CheckFailedError
 from mapper.inputs.model_arguments import OnnxArguments, SpikingArguments
@@ -316,6 +317,16 @@ mapper.compile_model("a.onnx", "4x4", effort="slow")  # wrong
 mapper.compile_model("a.onnx", "4x4", bitz=8)  # wrong
 mapper.compile_model("a.nir", "4x4", tick_length=1e-3, bits=8)  # wrong
 mapper.simulate_model(found, "x.npz", cycle=True)  # wrong
+mapper.compile_model("a.onnx", "4x4", bits=8).to_json()  # wrong
+nodes: list[dict[str, object]] = mapper.compile_model("a.onnx", "4x4", explain_only=True).rows
+mapper.compile_model("a.onnx", "4x4", compare=True, calibrate="x.npz", bits=8).to_frame("polars")
+mapper.compile_model("a.onnx", "4x4", ablate=True).cycles  # wrong
+cores = mapper.hw("loihi", depth=8, weight_bits=4, borders=["east"]).to_rtlil()
+mapper.hw("loihi", weigth_bits=4)  # wrong
+folders = [row["folder"] for row in mapper.runs(kind="run", best="hops").rows]
+mapper.runs(kind="map")  # wrong
+lines = mapper.disassemble("out/core_0_0.npc").splitlines()
+neurons = mapper.info("net.bin").facts["neurons"]
 """
 
 
@@ -335,10 +346,10 @@ def test_arguments_are_the_options_of_the_command() -> None:
     parser = argparse.ArgumentParser()
     compile_options.add_arguments(parser)
     options = {action.dest for action in parser._actions} - {"help", "model", "chip"}
-    modes = {"explain_only", "compare", "ablate"}  # they print a table instead of compiling
+    modes = set(ANALYSES)  # they return a table instead of compiling
     of_onnx = set(spiking_compile.OF_ONNX) - {"model", "chip", *modes}
     assert OnnxArguments.__annotations__.keys() == of_onnx | {"progress"}
-    of_spikes = {"output", "force", "calibrate", "per", "max_loss", "keep_going"}
+    of_spikes = {"output", "force", "calibrate", "per", "max_loss", "keep_going", "memory"}
     of_spikes |= {*spiking_compile.OF_SPIKES, "seed"}
-    assert SpikingArguments.__annotations__.keys() == of_spikes
+    assert SpikingArguments.__annotations__.keys() == of_spikes | {"progress"}
     assert options - modes == of_onnx | of_spikes - {"seed"}

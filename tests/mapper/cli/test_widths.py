@@ -14,8 +14,9 @@ from rich.console import Console
 from rich.table import Table
 
 from mapper.cli import terminal
-from mapper.cli.hw_cells import cells_table
+from mapper.cli.hw_tables import cells_table
 from mapper.cli.main import COMMANDS
+from mapper.jobs.hardware import cells_row
 from mapper.results.fitted import FittedTable, Head
 from mapper.results.tables import columns, facts
 from tests.compiler.bad_input.good import QUICK, good
@@ -138,7 +139,7 @@ def test_cells_of_a_large_chip() -> None:
               1 << (30 + at), 256)
         for at in range(5)
     ]  # fmt: skip
-    table = cells_table(modules, keep_multipliers=True)
+    table = cells_table([cells_row(one) for one in modules], keep_multipliers=True)
     require_whole(table)
     assert "router_3.node.input_buffer_3" in printed(table, 120)
     assert printed(table, 60).count("module") > 2  # "cells per module", and one a part

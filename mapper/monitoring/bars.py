@@ -1,0 +1,131 @@
+"""Progress of the functions for Python: a bar in a notebook or a terminal, or a function.
+
+The bar is the only output of these functions. It appears for work that takes longer than `DELAY`,
+and is removed at the end.
+"""
+
+from __future__ import annotations
+
+import html
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, TypeAlias
+
+from mapper.errors import UsageError, shown
+from mapper.monitoring.callbacks import OnProgress, ignore
+from storage.printable import plain
+
+GivenProgress: TypeAlias = OnProgress | bool | None
+"""A function; True for a bar, False for none, None for a bar in notebooks only."""
+
+DELAY = 0.5
+"""Seconds before the bar of a notebook appears."""
+INTERVAL = 0.1
+"""Least seconds between its updates."""
+
+
+def require_progress(given: object) -> None:
+    """Raise `UsageError` for an argument that is not a `GivenProgress`."""
+    if given is not None and not isinstance(given, bool) and not callable(given):
+        raise UsageError(
+            f"progress is {shown(given)}; give a function (stage, fraction) -> None, or True for a "
+            "bar"
+        )
+
+
+@contextmanager
+def progress_of(given: GivenProgress) -> Iterator[OnProgress]:
+    """Yield the function that receives progress, and remove its bar at the end.
+
+    given : None draws a bar in notebooks only, True also on a terminal; elsewhere nothing is drawn
+    """
+    if callable(given):
+        yield given
+    elif given is not False and _in_notebook():
+        bar = NotebookBar()
+        try:
+            yield bar
+        finally:
+            bar.close()
+    elif given:
+        with _terminal_bar() as show:
+            yield show
+    else:
+        yield ignore
+
+
+def _in_notebook() -> bool:
+    """Return whether this process is the kernel of a notebook."""
+    ipython: Any = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return getattr(shell, "kernel", None) is not None
+
+
+@contextmanager
+def _terminal_bar() -> Iterator[OnProgress]:
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from mapper.monitoring.console import SafeConsole
+
+    console = SafeConsole(stderr=True, highlight=False)
+    columns = (
+        TextColumn("{task.description}", markup=False), BarColumn(bar_width=20),
+        TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn(),
+    )  # fmt: skip
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        task = progress.add_task("starting", total=1.0)
+
+        def show(stage: str, fraction: float) -> None:
+            progress.update(task, description=stage, completed=fraction)
+
+        yield show
+
+
+class NotebookBar:
+    """A bar in the output of a notebook's cell, drawn as HTML without widgets."""
+
+    def __init__(self) -> None:
+        self._began = self._drawn = time.monotonic()
+        self._handle: Any = None
+
+    def __call__(self, stage: str, fraction: float) -> None:
+        """Draw a stage and its completed fraction, unless it was drawn a moment ago."""
+        now = time.monotonic()
+        if now - self._began < DELAY or (self._handle and now - self._drawn < INTERVAL):
+            return
+        self._drawn = now
+        self._show(BarPicture(plain(stage), min(max(fraction, 0.0), 1.0), now - self._began))
+
+    def close(self) -> None:
+        """Remove the bar."""
+        if self._handle is not None:
+            self._show(BarPicture("", 1.0, 0.0))
+
+    def _show(self, picture: BarPicture) -> None:
+        if self._handle is None:
+            self._handle = import_module("IPython.display").display(picture, display_id=True)
+        else:
+            self._handle.update(picture)
+
+
+class BarPicture:
+    """A stage with its completed fraction, for front ends of notebooks; without stage nothing."""
+
+    def __init__(self, stage: str, fraction: float, seconds: float) -> None:
+        self._stage, self._fraction, self._seconds = stage, fraction, seconds
+
+    def __repr__(self) -> str:
+        return f"{self._stage} {self._fraction:.0%}" if self._stage else ""
+
+    def _repr_html_(self) -> str:
+        if not self._stage:
+            return ""
+        return (
+            f'<div><progress value="{self._fraction:.3f}" max="1" style="width:16em"></progress> '
+            f"{html.escape(self._stage)} {self._fraction:.0%}, {self._seconds:.0f} s</div>"
+        )
