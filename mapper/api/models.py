@@ -229,7 +229,7 @@ def _require_known(options: Mapping[str, Any], spiking: bool) -> None:
 def _compile_spiking(model: Any, chip: Any, options: dict[str, Any]) -> CompiledModel:
     """Compile a NIR graph, or the file of one."""
     from mapper.inputs.chips import given_chip
-    from mapper.inputs.listener import ProgressListener
+    from mapper.inputs.listener import NotesListener
     from mapper.spiking.artifacts.compile import add_to_catalogue
     from mapper.spiking.artifacts.compiled_model import compile_folder, sample_source
     from mapper.spiking.options import CompileOptions, spiking_options
@@ -242,7 +242,7 @@ def _compile_spiking(model: Any, chip: Any, options: dict[str, Any]) -> Compiled
             cores, folder = given_chip(chip), None if output is None else Path(output)
             given = CompileOptions(**options)
             asked = spiking_options(given, cores, samples is not None)
-            listener = ProgressListener(on_progress)
+            listener = NotesListener(on_progress)
             found = compile_folder(model, cores, samples, asked, (folder, force), listener)
         if folder is not None:
             path = model if isinstance(model, Path) else folder

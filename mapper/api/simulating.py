@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -115,13 +115,8 @@ def simulate(
         "load_scale": None if load_scale == 1.0 else load_scale,
     }  # fmt: skip
     given = [name for name, value in of_mesh.items() if value is not None]
-    tables: list[tuple[str, Any, Collection[str]]] = [
-        ("neuron", neuron, NEURON_OPTIONS), ("widths", widths, WIDTHS),
-    ]  # fmt: skip
-    for name, table, known in tables:
-        for key in table or ():
-            if key not in known:
-                raise UsageError(f"{name}: {key!r} is not one of {', '.join(known)}")
+    _require_names("neuron", neuron or {}, NEURON_OPTIONS)
+    _require_names("widths", widths or {}, WIDTHS)
     if spikes is None:
         for name, needing in (("save", save), ("neuron", neuron), ("widths", widths)):
             if needing is not None:
@@ -152,6 +147,13 @@ def simulate(
             mesh = MeshLoad(cycles or CYCLES, warmup, load_scale, saturation, packets, tick_cycles)
             facts = simulate_mesh(what, mesh, listener).facts
             return SimulatedTraffic("mesh", facts, tuple(listener.notes))
+
+
+def _require_names(name: str, table: Mapping[str, Any], known: Collection[str]) -> None:
+    """Raise `UsageError` for unknown keys of an argument."""
+    for key in table:
+        if key not in known:
+            raise UsageError(f"{name}: {key!r} is not one of {', '.join(known)}")
 
 
 def _require_numbers(**given: float | None) -> None:

@@ -99,33 +99,21 @@ class NotebookBar:
         if now - self._began < DELAY or (self._handle and now - self._drawn < INTERVAL):
             return
         self._drawn = now
-        self._show(BarPicture(plain(stage), min(max(fraction, 0.0), 1.0), now - self._began))
+        share, seconds = min(max(fraction, 0.0), 1.0), now - self._began
+        words = f"{plain(stage)} {share:.0%}"
+        bar = f'<progress value="{share:.3f}" max="1" style="width:16em"></progress>'
+        self._show(words, f"<div>{bar} {html.escape(words)}, {seconds:.0f} s</div>")
 
     def close(self) -> None:
         """Remove the bar."""
         if self._handle is not None:
-            self._show(BarPicture("", 1.0, 0.0))
+            self._show("", "")
 
-    def _show(self, picture: BarPicture) -> None:
+    def _show(self, text: str, picture: str) -> None:
+        """Draw HTML, or text in front ends without HTML."""
+        forms = {"text/plain": text, "text/html": picture}
         if self._handle is None:
-            self._handle = import_module("IPython.display").display(picture, display_id=True)
+            display = import_module("IPython.display").display
+            self._handle = display(forms, raw=True, display_id=True)
         else:
-            self._handle.update(picture)
-
-
-class BarPicture:
-    """A stage with its completed fraction, for front ends of notebooks; without stage nothing."""
-
-    def __init__(self, stage: str, fraction: float, seconds: float) -> None:
-        self._stage, self._fraction, self._seconds = stage, fraction, seconds
-
-    def __repr__(self) -> str:
-        return f"{self._stage} {self._fraction:.0%}" if self._stage else ""
-
-    def _repr_html_(self) -> str:
-        if not self._stage:
-            return ""
-        return (
-            f'<div><progress value="{self._fraction:.3f}" max="1" style="width:16em"></progress> '
-            f"{html.escape(self._stage)} {self._fraction:.0%}, {self._seconds:.0f} s</div>"
-        )
+            self._handle.update(forms, raw=True)

@@ -135,6 +135,47 @@ def test_a_temporary_folder_lasts_as_long_as_the_result(model: Path) -> None:
     assert not folder.exists()
 
 
+def test_progress_and_memory(model: Path) -> None:
+    seen: list[tuple[str, float]] = []
+    found = mapper.compile_model(
+        model, "2x2", calibrate="spikes.npz", **LOOSE, memory="300MiB",
+        progress=lambda stage, fraction: seen.append((stage, fraction)),
+    )  # fmt: skip
+    steps = list(dict.fromkeys(stage for stage, _ in seen if stage != "compile kernels"))
+    assert steps == ["read", "calibrate", "choose weight bits", "map"]
+    for step in steps:
+        fractions = [fraction for stage, fraction in seen if stage == step]
+        assert fractions == sorted(fractions)
+        assert (fractions[0], fractions[-1]) == (0.0, 1.0)
+    found.simulate("spikes.npz", progress=lambda stage, fraction: seen.append((stage, fraction)))
+    assert seen[-1][0] == "simulating"
+    with pytest.raises(mapper.UsageError, match="progress is 3; give a function"):
+        found.simulate("spikes.npz", progress=3)  # type: ignore[arg-type]
+
+
+def test_an_error_of_progress_ends_a_compilation(model: Path) -> None:
+    def stop(stage: str, fraction: float) -> None:
+        if stage == "map":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        mapper.compile_model(model, "2x2", tick_length=1e-3, output="out", progress=stop)
+    assert not Path("out").exists()
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
+def test_hardware_equals_the_command(model: Path, run: Run) -> None:
+    """In Amaranth."""
+    found = mapper.compile_model(model, "1x1", tick_length=1e-3, output="out")
+    spikes = np.load("spikes.npz")["x"][:1, :4]
+    np.savez("few.npz", x=spikes)
+    said = run("simulate", "out", "--input", "few.npz", "--hardware", "--json").json()
+    result = mapper.simulate_model(found, spikes, hardware=True)
+    assert result.hardware == said["hardware"]
+    assert json.loads(json.dumps(result.figures)) == said
+
+
 def test_encoded_samples(model: Path) -> None:
     pixels = np.random.default_rng(0).random((3, INPUTS))
     wide: dict[str, Any] = {"encode": "rate", "ticks": 30, "max_loss": 100, "min_agreement": 0}
@@ -170,6 +211,8 @@ def test_encoded_samples(model: Path) -> None:
         (mapper.UsageError, "min_agreement: needs samples; add cal", {"min_agreement": 0.5}),
         (mapper.UsageError, "encode: needs the ticks", {"encode": "rate"}),
         (mapper.UsageError, "seed is -1; give", {"seed": -1}),
+        (mapper.UsageError, "memory: 'much' is not a size", {"memory": "much"}),
+        (mapper.UsageError, "progress is 3; give a function", {"progress": 3}),
         (mapper.UsageError, "calibrate is 3; give the path", {"calibrate": 3}),
         (mapper.MapperError, "none.npz: cannot read", {"calibrate": "none.npz"}),
         (mapper.MapperError, "samples: input has shape", {"calibrate": np.zeros((2, 3, 9), int)}),

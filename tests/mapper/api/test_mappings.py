@@ -196,7 +196,7 @@ def test_import_loads_few_modules() -> None:
 def test_the_examples_of_the_docs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("networkx")
     blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
-    assert len(blocks) == 13
+    assert len(blocks) == 15
     names: dict[str, Any] = {}
     try:
         for block in blocks:
