@@ -57,11 +57,13 @@ from mapper.planning.strategy import make_plan
 from mapper.results.mapping import Mapping
 from mapper.resume.checkpoint import Arrays, Checkpoint
 from mapper.scoring.measure import Measurements
+from mapper.scoring.populations import PopulationTraffic, population_traffic
 from mapper.scoring.worked import sweep_on
 from mapper.settings import Settings
 from storage.graph import Graph
 from storage.scratch.scratch import Scratch
 from storage.store.network import NetworkFile
+from storage.store.populations import has_populations
 
 NOTHING_YET = "no mapping within all limits had been found"
 
@@ -111,7 +113,8 @@ def map_network(
     core, traffic = monitor.stop.run(lambda: task.score(core), patient=True)
     if monitor.stop.asked and not stage:
         stage = monitor.at_work["name"]
-    return Mapping(core, summarise(chip, traffic), traffic, stage)
+    populations = monitor.stop.run(lambda: task.populations(core), patient=True)
+    return Mapping(core, summarise(chip, traffic), traffic, stage, populations)
 
 
 def _require_possible(chip: Chip, settings: Settings) -> None:
@@ -245,6 +248,26 @@ class _Task:
                 "lower --neurons-per-core or use a larger chip"
             )
         return found, traffic
+
+    def populations(self, core: NDArray[np.int32]) -> PopulationTraffic | None:
+        """Return the traffic of the populations; None after Ctrl-C, and without populations."""
+        monitor, network = self.monitor, self.network
+        if monitor.stop.asked or not has_populations(network):
+            return None
+
+        def advance(done: int) -> None:
+            if monitor.stop.asked:
+                raise StoppedError
+            monitor.advance(done)
+
+        try:
+            with monitor.stage("populations"):
+                monitor.expect(network.connections)
+                return population_traffic(
+                    network, self.chip, core, self.plan.threads, self.scratch.path, advance
+                )
+        except StoppedError:
+            return None
 
 
 def looked_at_here(settings: Settings, plan: Plan, constrained: bool) -> str:

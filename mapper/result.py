@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from chipsim.chip.model import Chip
     from mapper.limits.split_neurons import RelayNeurons
     from mapper.results.loads import Loads
+    from mapper.scoring.populations import PopulationTraffic
     from mapper.settings import Settings
     from storage.scratch.nameless import NamelessFile
 
@@ -52,6 +53,7 @@ class NetworkMapping:
     _relays: RelayNeurons | None = None
     _constraints: bytes | None = None
     _network: NamelessFile | None = None  # for a network that the user has no file of
+    _populations: PopulationTraffic | None = None
 
     @property
     def x(self) -> NDArray[np.int32]:
@@ -71,9 +73,10 @@ class NetworkMapping:
         """Write the output folder of `mapper run`, which `mapper verify` and other commands read.
 
         It holds mapping.npz (for more than 2^28 neurons mapping.json and core/), report.json,
-        report.html, traffic.npz and run.log, constraints.toml if constraints were given, and
-        network.bin if the network had no file. The folder appears when it is complete, and gets a
-        row in the catalogue that `mapper.runs` lists.
+        report.html, traffic.npz and run.log, populations.npz if the network has populations,
+        constraints.toml if constraints were given, and network.bin if the network had no file. The
+        folder appears when it is complete, and gets a row in the catalogue that `mapper.runs`
+        lists.
 
         force : replace the folder of an earlier mapping
 
@@ -108,6 +111,7 @@ class NetworkMapping:
         from mapper.results.mapping_file import save_mapping_in
         from mapper.results.output import CONSTRAINTS, LOG, write_report
         from mapper.results.output_folder import IMPORTED, output_folder
+        from mapper.results.population_file import save_populations
         from storage.files import write_file
 
         report = self.to_json()
@@ -119,6 +123,7 @@ class NetworkMapping:
             save_mapping_in(partial, self._placed, self.chip, self._relays)
             write_report(partial, report)
             save_loads(partial / TRAFFIC, self._loads)
+            save_populations(partial, self._populations)
             write_page(partial / PAGE, [make_view(path.resolve().name, report, self._loads)])
             write_file(partial / LOG, self._log.encode())
             if self._constraints is not None:
@@ -139,10 +144,12 @@ class NetworkMapping:
         return path
 
     def columns(self, name: str) -> dict[str, NDArray[Any]]:
-        """Return the table "cores", "links", "neurons" or "stages" as arrays by name.
+        """Return a table as arrays by name.
+
+        name : "cores", "links", "neurons", "populations" or "stages"
 
         Every core and link of the chip is a row, also unused ones. Raises `UsageError` for another
-        name.
+        name, and for "populations" of a network without populations.
         """
         from mapper.frames import to_columns
         from mapper.results.columns import core_columns, link_columns, neuron_columns
@@ -155,7 +162,14 @@ class NetworkMapping:
             return neuron_columns(self.chip, self.core, self.nodes)
         if name == "stages":
             return to_columns(self._report["stages"])
-        raise UsageError(f"table {shown(name)} is not known; give cores, links, neurons or stages")
+        if name != "populations":
+            known = "cores, links, neurons, populations or stages"
+            raise UsageError(f"table {shown(name)} is not known; give {known}")
+        if self._populations is None:
+            raise UsageError("table 'populations': the network has none; give another table")
+        from mapper.results.population_table import population_columns
+
+        return population_columns(self._populations)
 
     def to_frame(self, name: str = "cores", library: str = "pandas") -> Any:
         """Return a table of `columns` as a data frame of "pandas" or "polars"."""

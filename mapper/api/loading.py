@@ -14,6 +14,7 @@ from mapper.result import NetworkMapping
 from mapper.results.loads import TRAFFIC, load_loads
 from mapper.results.mapping_file import load_mapping, load_relays, mapping_in
 from mapper.results.output import CONSTRAINTS, LOG, network_of, read_report
+from mapper.results.population_file import load_populations
 from mapper.settings import Settings, preset
 from storage.store.network import NetworkFile
 
@@ -43,6 +44,7 @@ def mapping_of_folder(folder: Path) -> NetworkMapping:
         _placed=placed,
         _relays=None if split is None else split[0],
         _constraints=constraints.read_bytes() if constraints.exists() else None,
+        _populations=load_populations(folder, chip),
     )
 
 

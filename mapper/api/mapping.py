@@ -222,4 +222,5 @@ def _map(
                 _relays=session.relays,
                 _constraints=None if request.constraints is None else request.constraints.raw,
                 _network=None if kept is None else NamelessFile(kept),
+                _populations=session.mapping.populations,
             )

@@ -18,6 +18,7 @@ from storage.files import PartialFile
 from storage.formats.edges import edge_blocks
 from storage.store.meta import NetworkMeta
 from storage.store.network import NetworkFile
+from storage.store.populations import read_populations
 from storage.store.resharding import write_joined
 from storage.store.traffic import describe, describe_weights, traffic_of
 
@@ -81,9 +82,10 @@ class Network:
 
     @property
     def populations(self) -> dict[str, int]:
-        """Number of neurons of each population by name; {} without populations."""
+        """Number of neurons of each population or layer by name; {} without populations."""
         with as_argument_errors(), NetworkFile(self.path) as network:
-            return network.populations()
+            found = read_populations(network)
+        return {} if found is None else found.counts()
 
     def attribute(self, name: str) -> NDArray[Any]:
         """Return the values of an attribute, shape (neurons,); names for values with labels.

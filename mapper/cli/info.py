@@ -163,6 +163,7 @@ def _file(title: str, found: dict[str, Any], counts: str, counted: str, head: st
 
 def _mapping(title: str, report: dict[str, Any]) -> list[Table]:
     from mapper.results.activity import traffic_in
+    from mapper.results.population_table import population_tables
     from mapper.results.tables import columns, facts, levels, quality, stages
 
     network, chip = report["network"], report["chip"]
@@ -179,6 +180,7 @@ def _mapping(title: str, report: dict[str, Any]) -> list[Table]:
         levels(report["levels"]),
         stages(report["stages"]),
         *quality(report["metrics"], traffic_in(report), chip.get("delivery", "synapse")),
+        *population_tables(report.get("populations"), SHOWN),
     ]
     if kept := report["scratch"]:
         heads = ("graph", "vertices", "connections", "blocks")

@@ -195,6 +195,7 @@ def _print_results(options: argparse.Namespace, report: dict[str, Any], output: 
     """Print the report on stdout; return exit code 0."""
     from mapper.reporting.make import PAGE
     from mapper.results.activity import traffic_in
+    from mapper.results.population_table import SHOWN, population_tables
     from mapper.results.summary import mapping_rows, next_steps, resources_row, summary
     from mapper.results.tables import facts, levels, quality, size, stages
 
@@ -213,10 +214,12 @@ def _print_results(options: argparse.Namespace, report: dict[str, Any], output: 
     about = facts(title, rows)
     tables = [about, levels(report["levels"]), stages(report["stages"])]
     tables += quality(report["metrics"], traffic_in(report), report["chip"]["delivery"])
+    tables += population_tables(report.get("populations"))
     short = [
         *mapping_rows(report, traffic_in(report), report["settings"]["objective"]),
         resources_row(used),
         *next_steps(str(output / PAGE), f"mapper info {output}", f"mapper simulate {output}"),
     ]
-    terminal.emit(options, {**report, "output": str(output)}, tables, summary(title, short))
+    end = [summary(title, short), *population_tables(report.get("populations"), SHOWN)]
+    terminal.emit(options, {**report, "output": str(output)}, tables, end)
     return 0

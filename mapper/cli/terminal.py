@@ -7,7 +7,7 @@ import codecs
 import io
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -89,7 +89,7 @@ def _output_errors() -> Iterator[None]:
 
 def emit(
     options: argparse.Namespace, result: dict[str, Any], tables: list[Table],
-    summary: Table | Text | None = None,
+    summary: Table | Text | Sequence[Table] | None = None,
 ) -> None:  # fmt: skip
     """Print the result on stdout: one JSON object, or tables unless --quiet.
 
@@ -102,8 +102,9 @@ def emit(
     if options.quiet:
         return
     console = stdout_console()
+    short = summary if isinstance(summary, list) else [summary]
     with _output_errors():
-        for table in tables if summary is None or options.details else [summary]:
+        for table in tables if summary is None or options.details else short:
             console.print(table, crop=False)  # a long value keeps its line
 
 

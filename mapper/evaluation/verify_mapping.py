@@ -15,6 +15,7 @@ from mapper.errors import CheckFailedError
 from mapper.evaluation.verify import SlowReader
 from mapper.evaluation.verify_energy import Packets, energies, link_costs
 from mapper.evaluation.verify_latency import latency
+from mapper.evaluation.verify_populations import check_populations
 from mapper.evaluation.verify_queues import RouterFlits
 from mapper.evaluation.verify_split import SplitReader, check_counts, read_table, require_arrays
 from mapper.evaluation.verify_ticks import ticks
@@ -76,6 +77,7 @@ def verify_mapping(
             for part in ranges(walk_blocks, reader.blocks, network, packed, chip):
                 walk.join(part)
             walk.share_lists(reader, core)
+            check_populations(folder, report.get("populations"), reader, core, chip)
         else:
             if table.core.min() < 0 or table.core.max() >= cores:
                 raise CheckFailedError(

@@ -88,13 +88,15 @@ def _folder(path: Path) -> FileInfo:
 
 def _network(path: Path) -> dict[str, Any]:
     from storage.store.network import NetworkFile
+    from storage.store.populations import read_populations
     from storage.store.traffic import traffic_of
 
     with NetworkFile(path) as network:
         meta, stored = network.meta, network.stored_bytes()
         found = {"path": str(path), **asdict(meta), "blocks": network.block_count}
         found["traffic"] = traffic_of(meta)
-        populations = network.populations()
+        read = read_populations(network)
+        populations = {} if read is None else read.counts()
     found |= {
         "stored_bytes": stored,
         "bytes_per_connection": stored / max(1, meta.connections),

@@ -11,6 +11,7 @@ from math import exp, log
 
 from mapper.planning.core_limits import CoreLimits
 from mapper.planning.plan import REFINED_BY, Plan
+from mapper.planning.population_plan import population_stage
 from mapper.planning.sampling import levels_of, net_share, sample_bytes
 from mapper.settings import BY_NETS, Settings
 from storage.sorting.sorter import BYTES_PER_ENTRY
@@ -213,6 +214,7 @@ class _Terms:
         found["placement"] += PLACER_BYTES * self.pairs
         if self.chip.synapse_limit is not None:
             found["check"] = self.base + 40 * self.n
+        found |= population_stage(network, self.parts, self.chip, self.threads, self.base)
         return found
 
     def net_share(self) -> float:
@@ -302,7 +304,7 @@ def plan_by_nets(
     stages = dict.fromkeys(("read", REFINED_BY[settings.objective]), base + need)
     stages["partition"] = base + need + table
     stages["placement"] = base + need + PLACER_BYTES * pairs
-    for name in ("check", "score"):
+    for name in ("check", "score", "populations"):
         if name in other.stages:
             stages[name] = other.stages[name]
     kept = int((STEP_BYTES + REFINED_BYTES * settings.net_cycles) * n)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.traffic.arrays import Traffic
+from mapper.scoring.populations import PopulationTraffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +20,11 @@ class Mapping:
     metrics : the numbers of the report
     traffic : the arrays that the metrics summarise
     interrupted : the stage that Ctrl-C ended early, empty if none
+    populations : traffic of the populations; None without populations, or if Ctrl-C came before
     """
 
     core: NDArray[np.int32]
     metrics: dict[str, Any]
     traffic: Traffic
     interrupted: str
+    populations: PopulationTraffic | None = None

@@ -21,6 +21,8 @@ from mapper.results.mapping import Mapping
 from mapper.results.mapping_file import save_mapping_in
 from mapper.results.output_folder import IMPORTED
 from mapper.results.output_folder import REPORT as REPORT
+from mapper.results.population_file import save_populations
+from mapper.results.population_table import population_facts
 from mapper.results.report_file import MOST_REPORT_BYTES, SCHEMA, Report
 from mapper.resume.checkpoint import completed_steps
 from mapper.settings import Settings
@@ -155,6 +157,9 @@ def make_report(
         thin = monitor.sample.thin
         enough = enough_memory(network, chip, settings) if thin else None
         report["sample"] = monitor.sample.facts(enough)
+    if mapping.populations is not None:
+        loads = Loads.of(mapping.traffic)
+        report["populations"] = population_facts(chip, loads, mapping.populations)
     if mapping.interrupted:
         report["interrupted"] = mapping.interrupted
     if command:
@@ -169,9 +174,10 @@ def write_results(
     chip: Chip,
     relays: RelayNeurons | None = None,
 ) -> None:
-    """Write the mapping, traffic.npz and report.json into the folder."""
+    """Write the mapping, traffic.npz, populations.npz and report.json into the folder."""
     save_mapping_in(folder, mapping.core, chip, relays)
     save_loads(folder / TRAFFIC, Loads.of(mapping.traffic))
+    save_populations(folder, mapping.populations)
     write_report(folder, report)
 
 

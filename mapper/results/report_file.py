@@ -262,6 +262,46 @@ class WorkersUsed(Open):
     moved: Whole | UnsetType = UNSET
 
 
+class PopulationRow(Amounts):
+    """Size and traffic of a population."""
+
+    name: str
+    neurons: Whole
+    cores: Whole
+    sent: Amount
+    received: Amount
+    within: Amount
+    hops_total: Amount
+    hops_mean: Amount
+
+
+class PopulationPair(Open):
+    """Traffic of a pair of populations on a link."""
+
+    source: str
+    target: str
+    traffic: Amount
+
+
+class BusiestLink(Open):
+    """The link with the highest load, and the pairs of populations that load it most."""
+
+    x: Whole
+    y: Whole
+    direction: str
+    load: Amount
+    pairs: list[PopulationPair]
+
+
+class PopulationTable(Open):
+    """The populations or layers of the network under the mapping."""
+
+    kind: str
+    count: Whole
+    rows: list[PopulationRow]
+    busiest_link: BusiestLink | UnsetType = UNSET
+
+
 class Report(Struct):
     """The report of a run; it may have more keys."""
 
@@ -281,3 +321,4 @@ class Report(Struct):
     interrupted: str | UnsetType = UNSET
     sample: Sample | UnsetType = UNSET
     workers: WorkersUsed | UnsetType = UNSET
+    populations: PopulationTable | UnsetType = UNSET

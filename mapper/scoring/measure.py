@@ -41,7 +41,7 @@ def measure_network(
     traffic = measure(
         chip,
         core,
-        _Counted(network, advance) if swept is None else (),
+        StoredBlocks(network, advance) if swept is None else (),
         sizes=network.vertex_sizes(),
         rates=rate.stored if rate else None,
         undirected=network.undirected,
@@ -102,7 +102,7 @@ class OutgoingSynapses:
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted:
+class StoredBlocks:
     """The blocks of a network; `advance` is called with the connections of each block read."""
 
     network: NetworkFile

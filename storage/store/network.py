@@ -180,15 +180,6 @@ class NetworkFile(Graph, Closing):
         stored += about.offset
         return Attribute(stored, about.unit, about.labels)
 
-    def populations(self) -> dict[str, int]:
-        """Return the number of neurons of each population by name; {} without populations."""
-        if POPULATION not in self.meta.attributes:
-            return {}
-        found = self.attribute(POPULATION)
-        labels = found.labels or []
-        counts = np.bincount(found.stored, minlength=len(labels)).tolist()
-        return dict(zip(labels, counts, strict=True))
-
     def _real(self, name: str) -> NDArray[np.float64]:
         values = np.empty(self.vertices)
         for index, part in self._attribute_parts():
