@@ -7,9 +7,13 @@ from __future__ import annotations
 
 
 class HwError(ValueError):
-    """Parameters that no hardware can be built for; the message is one line."""
+    """Parameters that no hardware can be built for; the message is one line.
 
-    def __init__(self, message: str) -> None:
+    neuron : the neuron that the message names by its number, if it names one
+    """
+
+    def __init__(self, message: str, neuron: int | None = None) -> None:
+        self.neuron = neuron
         line = " ".join(message.split())
         super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line))
 

@@ -71,7 +71,8 @@ def require_range(name: str, values: Int64Array, least: int, most: int, words: s
     if wrong.size:
         raise HwError(
             f"network: {name} {values[wrong[0]]} of neuron {wrong[0]} is outside "
-            f"{least}..{most}, the {words} of a core ({wrong.size} such)"
+            f"{least}..{most}, the {words} of a core ({wrong.size} such)",
+            int(wrong[0]),
         )
 
 
@@ -101,7 +102,8 @@ def require_sums(target: Int64Array, weight: Int64Array, neurons: int, bits: int
         if abs(total[worst]) > abs(bound):
             raise HwError(
                 f"network: weights on neuron {worst} add up to {total[worst]} at worst, beyond "
-                f"{bound}, the limit of the {bits}-bit sums of a core; widen sum_bits"
+                f"{bound}, the limit of the {bits}-bit sums of a core; widen sum_bits",
+                worst,
             )
 
 

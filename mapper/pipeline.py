@@ -19,6 +19,7 @@ A `Method` implements steps 2 to 5 and the moves of neurons after step 8: `Class
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +64,7 @@ from mapper.settings import Settings
 from storage.graph import Graph
 from storage.scratch.scratch import Scratch
 from storage.store.network import NetworkFile
-from storage.store.populations import has_populations
+from storage.store.populations import called, has_populations
 
 NOTHING_YET = "no mapping within all limits had been found"
 
@@ -210,7 +211,8 @@ class _Task:
             require_fit(network, chip, plan.threads, job.fans)
             graph: Graph = network
             if self.constraints is not None:
-                self.constraints.require_fit(chip, job.load.sizes, job.fans)
+                named = partial(called, network)
+                self.constraints.require_fit(chip, job.load.sizes, job.fans, named)
                 graph = contract(
                     network, job.items.item, job.items.count, self.scratch, "together",
                     settings.memory_bytes // 4, plan.threads,

@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
         (d.limit, d.needed, d.available, d.largest, d.per_core, "yes" if d.fits else "NO")
         for d in found.demands
     ]
-    heads = ("limit", "needed", "available", "largest vertex", "per core", "fits")
+    heads = ("limit", "needed", "available", "largest neuron", "per core", "fits")
     title = f"{options.network.name} on {chip.name}"
     tables = [columns(title, heads, rows), planned(found.plan, found.seconds)]
     if found.workers.plan is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from chipsim.chip.model import Chip
 from mapper.limits.split_neurons import write_split
 from mapper.results.mapping_file import load_mapping, load_relays
 from storage.store.network import NetworkFile
+from storage.store.populations import called
 
 
 @contextmanager
@@ -31,7 +33,7 @@ def open_mapped(
 
     memory : bytes for sorting; scratch : folder for the temporary network, None for the system's
     """
-    core = load_mapping(mapping, network.vertices, chip)
+    core = load_mapping(mapping, network.vertices, chip, partial(called, network))
     split = load_relays(mapping, chip, network.vertices, network.meta.synapses)
     if split is None:
         yield network, core

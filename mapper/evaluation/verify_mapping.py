@@ -15,7 +15,7 @@ from mapper.errors import CheckFailedError
 from mapper.evaluation.verify import SlowReader
 from mapper.evaluation.verify_energy import Packets, energies, link_costs
 from mapper.evaluation.verify_latency import latency
-from mapper.evaluation.verify_populations import check_populations
+from mapper.evaluation.verify_populations import NamedNeurons, check_populations
 from mapper.evaluation.verify_queues import RouterFlits
 from mapper.evaluation.verify_split import SplitReader, check_counts, read_table, require_arrays
 from mapper.evaluation.verify_ticks import ticks
@@ -290,14 +290,10 @@ def _check_constraints(
     if not path.exists():
         return
 
-    def ids(name: str) -> NDArray[np.int64] | None:
-        labels = reader.meta["attributes"].get("population", {}).get("labels") or []
-        if name not in labels:
-            return None
-        return np.flatnonzero(reader.attribute("population") == labels.index(name))
-
+    populations = NamedNeurons(reader)
     chip = from_fields(report["chip"], f"{path.parent}: chip of the report")
-    fault = broken(constraints_in(ConstraintFile.read(path), chip, core.size, ids), core)
+    given = constraints_in(ConstraintFile.read(path), chip, core.size, populations.members)
+    fault = broken(given, core, populations.called)
     if fault:
         raise CheckFailedError(fault)
 

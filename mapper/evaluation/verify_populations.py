@@ -18,6 +18,7 @@ from storage.jsontext import shown
 Int64 = NDArray[np.int64]
 
 TOLERANCE = 1e-9  # relative, between sums of floats in different order
+KINDS = ("population", "layer")
 SUMS = ("sent", "received", "within", "hops_total")
 
 
@@ -31,20 +32,47 @@ def check_populations(
     """
     if stated is None:
         return
-    about = reader.meta["attributes"].get(stated["kind"])
-    if about is None:
-        raise CheckFailedError(f"{folder}: report.json has populations, the network has none")
-    of = reader.attribute(stated["kind"])
-    found = _PopulationSums(of, core, chip, stated.get("busiest_link"))
+    populations = NamedNeurons(reader)
+    if populations.kind != stated["kind"]:
+        raise CheckFailedError(f"{folder}: report.json has populations that the network lacks")
+    found = _PopulationSums(populations.of, core, chip, stated.get("busiest_link"))
     rate = reader.attribute("rate") if "rate" in reader.meta["attributes"] else None
     for part in reader.connections():
         if part.owner.size:
             found.add(part, rate, reader.meta["undirected"])
-    names = about.get("labels") or [f"{stated['kind']} {n}" for n in range(int(of.max()) + 1)]
     unit = reader.meta["weight_unit"]
     if chip["delivery"] != "synapse":
         unit = reader.meta["attributes"].get("rate", {"unit": unit})["unit"]
-    _compare(folder, stated, found, names, unit)
+    _compare(folder, stated, found, populations.names, unit)
+
+
+class NamedNeurons:
+    """The populations of a network.
+
+    kind : the attribute that holds them, "" without any; names : of the populations
+    of : population of every neuron
+    """
+
+    def __init__(self, reader: SlowReader) -> None:
+        attributes = reader.meta["attributes"]
+        self.kind = next((kind for kind in KINDS if kind in attributes), "")
+        self.of: Int64 = reader.attribute(self.kind) if self.kind else np.zeros(0, np.int64)
+        count = int(self.of.max(initial=-1)) + 1
+        self.names: list[str] = [f"{self.kind} {number}" for number in range(count)]
+        if self.kind:
+            self.names = attributes[self.kind].get("labels") or self.names
+
+    def members(self, name: str) -> Int64 | None:
+        """Return the neurons of a population, None if there is none of this name."""
+        return np.flatnonzero(self.of == self.names.index(name)) if name in self.names else None
+
+    def called(self, neuron: int) -> str:
+        """Return the name of a neuron in messages."""
+        if not self.kind:
+            return f"neuron {neuron}"
+        name = self.names[self.of[neuron]]
+        place = int((self.of[:neuron] == self.of[neuron]).sum())
+        return f"neuron {place} of {'' if name.startswith(self.kind) else f'{self.kind} '}{name}"
 
 
 def _compare(

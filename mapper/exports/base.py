@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,12 +135,13 @@ def open_run(folder: Path, network: Path | None = None) -> Iterator[MappedRun]:
     from mapper.results.mapping_file import load_mapping, load_relays, mapping_in
     from mapper.results.output import network_of, read_report
     from storage.store.network import NetworkFile
+    from storage.store.populations import called
 
     report = read_report(folder)
     chip = from_fields(report["chip"], f"{folder}: chip of the report")
     path = mapping_in(folder)
     with NetworkFile(network_of(folder, network, report)) as opened:
-        core = load_mapping(path, opened.vertices, chip)
+        core = load_mapping(path, opened.vertices, chip, partial(called, opened))
         found = load_relays(path, chip, opened.vertices, opened.meta.synapses)
         relays = 0 if found is None else found[0].count
         yield MappedRun(folder, report, chip, core, relays, opened)

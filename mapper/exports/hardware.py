@@ -37,6 +37,7 @@ from mapper.exports.hardware_network import core_network, tables_of
 from mapper.exports.synaptic import synaptic_weights
 from mapper.exports.tables_file import CoreTable, TableFields, TablesHead
 from storage.files import PartialFile
+from storage.store.populations import called
 
 _LISTS = ("neurons", "axons", "profiles", "parameters", "states", "route_indptr", "routes",
           "lists", "synapses")  # fmt: skip
@@ -57,6 +58,12 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
         tables = tables_of(run.folder, numbers.network, shape)
     except HwError as error:
         raise MapperError(f"{run.folder}: {error}") from error
+    except MapperError as error:
+        cause = error.__cause__
+        if not isinstance(cause, HwError) or cause.neuron is None:
+            raise
+        name = called(run.network, cause.neuron)
+        raise MapperError(str(error).replace(f"neuron {cause.neuron} ", f"{name} ")) from error
     weights = synaptic_weights(run.network, bool(neuron.get("magnitudes"))).weights
     words = write_tables(
         destination,

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from mapper.errors import MapperError, UsageError
 from storage.formats.losses import Loss
 from storage.store.neurons import SILENT, Neurons, read_neurons
+from storage.store.populations import called
 
 if TYPE_CHECKING:
     from storage.store.network import NetworkFile
@@ -144,10 +145,10 @@ def _share(network: NetworkFile, tau: Floats, where: NDArray[np.bool_], tick: fl
     share = np.divide(tick, known, out=np.full(known.size, np.inf), where=known > 0)
     wrong = np.flatnonzero(share > 1)
     if wrong.size:
+        name = called(network, int(np.flatnonzero(where)[wrong[0]]))
         raise MapperError(
             f"{network.path}: a tick of {tick:g} is longer than the time constant "
-            f"{known[wrong[0]]:g} of neuron {np.flatnonzero(where)[wrong[0]]} ({wrong.size} "
-            "neurons); give a shorter --tick-length"
+            f"{known[wrong[0]]:g} of {name} ({wrong.size} neurons); give a shorter --tick-length"
         )
     return share
 

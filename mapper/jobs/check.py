@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mapper.graph.disk import with_disk
@@ -15,6 +16,7 @@ from mapper.planning.processor_time import processor_seconds, slowness
 from mapper.planning.strategy import enough_memory, make_plan
 from mapper.planning.worker_plan import WorkerPlan, plan_workers
 from mapper.session import MapRequest, constraints_on, open_inputs
+from storage.store.populations import called
 
 if TYPE_CHECKING:
     from storage.store.network import NetworkFile
@@ -105,7 +107,7 @@ def check(request: MapRequest, listener: Listener, asked: WorkersAsked | None = 
         constraints = constraints_on(request, inputs)
         if constraints is not None:
             job = make_job(network, chip, settings.threads, constraints)
-            constraints.require_fit(chip, job.load.sizes, job.fans)
+            constraints.require_fit(chip, job.load.sizes, job.fans, partial(called, network))
         plan = with_disk(make_plan(network, chip, settings), network, chip, settings)
         slow = slowness()
         seconds = {

@@ -25,6 +25,7 @@ from mapper.limits.use import BitCosts, Fans, count_fans
 from storage.arrays import Int64
 from storage.graph import Graph
 from storage.store.network import ID, NetworkFile
+from storage.store.populations import called
 
 
 @njit(cache=True, nogil=True)
@@ -96,6 +97,7 @@ class Demand:
     largest : demand of the largest vertex
     too_large : number of vertices that no core can hold
     original_id : id of that vertex in the imported file, if it is stored
+    called : name of that vertex in messages: its population and number there, if there are any
     """
 
     limit: str
@@ -106,6 +108,7 @@ class Demand:
     largest: int
     too_large: int = 0
     original_id: int | str | None = None
+    called: str | None = None
 
     @property
     def fits(self) -> bool:
@@ -117,11 +120,12 @@ class Demand:
         if self.vertex is not None:
             origin = "" if self.original_id is None else f" (id {self.original_id})"
             faults.append(
-                f"vertex {self.vertex}{origin} needs {self.largest:,} {name}; a core holds "
+                f"{self.called}{origin} needs {self.largest:,} {name}; a core holds "
                 f"{self.per_core:,} ({self.largest - self.per_core:,} short)"
             )
             if self.too_large > 1:
-                faults[0] += f"; {self.too_large - 1:,} more vertices do not fit either"
+                others = "neuron does" if self.too_large == 2 else "neurons do"
+                faults[0] += f"; {self.too_large - 1:,} more {others} not fit either"
             if self.limit in ("synapses", "axons_in", MEMORY):
                 faults[0] += "; --split-neurons spreads its synapses over relay neurons"
         if self.fits or self.needed > self.available:
@@ -165,7 +169,7 @@ def demands(graph: Graph, chip: Chip, threads: int = 1, fans: Fans | None = None
                     leaving = np.maximum(bounds.spread, 1)
                 needed = int(leaving.sum())
                 found.append(_demand("axons_out", leaving, needed, chip.out_limit, chip))
-    return [_with_origin(demand, graph) for demand in found]
+    return [_with_name(demand, graph) for demand in found]
 
 
 def _demand(limit: str, use: Int64, needed: int, per_core: int, chip: Chip) -> Demand:
@@ -182,9 +186,13 @@ def _demand(limit: str, use: Int64, needed: int, per_core: int, chip: Chip) -> D
     )
 
 
-def _with_origin(demand: Demand, graph: Graph) -> Demand:
-    if demand.vertex is None or not isinstance(graph, NetworkFile):
+def _with_name(demand: Demand, graph: Graph) -> Demand:
+    """Return a demand with the names of its vertex."""
+    if demand.vertex is None:
         return demand
+    if not isinstance(graph, NetworkFile):
+        return replace(demand, called=f"neuron {demand.vertex}")
+    demand = replace(demand, called=called(graph, demand.vertex))
     if ID not in graph.meta.attributes:
         return demand
     ids = graph.attribute(ID)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -35,9 +36,17 @@ from mapper.limits.use import BitCosts, Fans
 from storage.arrays import Int32, Int64
 from storage.jsontext import shown
 from storage.store.network import NetworkFile
+from storage.store.populations import called, read_populations
 from storage.typed import Whole, convert
 
 Population = Callable[[str], Int64 | None]
+Called = Callable[[int], str]
+"""Function that returns the name of a neuron in messages."""
+
+
+def numbered_neuron(neuron: int) -> str:
+    """Return the name of a neuron without a population."""
+    return f"neuron {neuron}"
 
 
 class Together(msgspec.Struct, forbid_unknown_fields=True):
@@ -92,8 +101,10 @@ class Constraints:
         """Return the items, all free to move."""
         return Items(self.item, np.zeros(self.core.size, np.bool_))
 
-    def require_fit(self, chip: Chip, sizes: Int64, fans: Fans) -> None:
-        """Raise `DoesNotFitError` if an item exceeds a core."""
+    def require_fit(
+        self, chip: Chip, sizes: Int64, fans: Fans, called: Called = numbered_neuron
+    ) -> None:
+        """Raise `DoesNotFitError` if an item exceeds a core; called : names of single neurons."""
         items, chip = self.items(), without_lists(chip)
         limits = {
             LIMITS[0]: (sizes, chip.neurons),
@@ -104,9 +115,15 @@ class Constraints:
             needed = items.total(values)
             if limit is not None and needed.max(initial=0) > limit:
                 worst = int(needed.argmax())
+                short = f"a core holds {limit:,} ({needed[worst] - limit:,} short)"
+                if worst not in self.name:
+                    neuron = int(np.flatnonzero(self.item == worst)[0])
+                    raise DoesNotFitError(
+                        f"{called(neuron)} needs {needed[worst]:,} {name}; {short}; "
+                        "use larger cores"
+                    )
                 raise DoesNotFitError(
-                    f"{self.name.get(worst, f'vertex {worst}')}: needs {needed[worst]:,} {name} "
-                    f"together; a core holds {limit:,} ({needed[worst] - limit:,} short); "
+                    f"{self.name[worst]}: needs {needed[worst]:,} {name} together; {short}; "
                     "keep fewer neurons together"
                 )
 
@@ -206,7 +223,9 @@ def _core(core: int | str | tuple[int, int], chip: Chip, where: str) -> int:
     return value
 
 
-def combine(constraints: list[Constraint], neurons: int) -> Constraints:
+def combine(
+    constraints: list[Constraint], neurons: int, called: Called = numbered_neuron
+) -> Constraints:
     """Combine constraints into items; raises `MapperError` if a neuron is pinned to two cores."""
     parent = np.arange(neurons)
 
@@ -236,8 +255,8 @@ def combine(constraints: list[Constraint], neurons: int) -> Constraints:
             continue
         if core[mine] not in (-1, one.core):
             raise MapperError(
-                f"{one.where}: neuron {one.neurons[0]} is pinned to core {one.core}, but other "
-                f"constraints pin it to core {core[mine]}; remove one of them"
+                f"{one.where}: {called(int(one.neurons[0]))} is pinned to core {one.core}, but "
+                f"other constraints pin it to core {core[mine]}; remove one of them"
             )
         core[mine] = one.core
     return Constraints(item, core, name)
@@ -247,12 +266,10 @@ def population_of(network: NetworkFile) -> Population:
     """Return a function from the name of a population to its ids in a network."""
 
     def ids(name: str) -> Int64 | None:
-        if "population" not in network.meta.attributes:
+        found = read_populations(network)
+        if found is None or name not in found.names:
             return None
-        found = network.attribute("population")
-        if found.labels is None or name not in found.labels:
-            return None
-        return np.flatnonzero(found.stored == found.labels.index(name))
+        return np.flatnonzero(found.of == found.names.index(name))
 
     return ids
 
@@ -265,10 +282,12 @@ def read_constraints(
     relays : number of relay vertices, which follow the network's; a file cannot constrain them
     """
     constraints = constraints_in(file, chip, network.vertices, population_of(network))
-    return combine(constraints, network.vertices + relays)
+    return combine(constraints, network.vertices + relays, partial(called, network))
 
 
-def broken(constraints: list[Constraint], core: NDArray[np.integer]) -> str:
+def broken(
+    constraints: list[Constraint], core: NDArray[np.integer], called: Called = numbered_neuron
+) -> str:
     """Return the first constraint that a mapping violates, as a sentence; empty if there is none.
 
     core : shape (neurons,), core of every neuron
@@ -277,5 +296,6 @@ def broken(constraints: list[Constraint], core: NDArray[np.integer]) -> str:
         wanted = int(core[one.neurons[0]]) if one.core is None else one.core
         apart = one.neurons[core[one.neurons] != wanted]
         if apart.size:
-            return f"{one.where}: neuron {apart[0]} is on core {core[apart[0]]}, not on {wanted}"
+            name = called(int(apart[0]))
+            return f"{one.where}: {name} is on core {core[apart[0]]}, not on {wanted}"
     return ""

@@ -19,6 +19,7 @@ from mapper.errors import DoesNotFitError, MapperError
 from mapper.limits.use import count_fans
 from storage.arrays import Int64
 from storage.store.network import RATE, NetworkFile
+from storage.store.populations import called
 from storage.store.writer import NetworkWriter
 
 
@@ -76,8 +77,9 @@ def plan_relays(network: NetworkFile, chip: Chip, threads: int = 1) -> RelayNeur
     worst = int(np.argmax(into - most * most))
     if wide[worst] and into[worst] > most[worst] ** 2:
         raise DoesNotFitError(
-            f"vertex {worst} has {into[worst]} synapses, a core holds {most[worst]}: relay neurons "
-            f"can take at most {most[worst] ** 2} for one neuron; use larger cores"
+            f"{called(network, worst)} has {into[worst]:,} synapses, a core holds "
+            f"{most[worst]:,}: relay neurons can take at most {most[worst] ** 2:,} for one neuron; "
+            "use larger cores"
         )
     neuron: list[Int64] = []
     first: list[Int64] = []

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -127,8 +128,12 @@ def save_csv(path: Path, core: NDArray[np.int32]) -> None:
     write_file(path, buffer.getvalue())
 
 
-def load_mapping(path: Path, neurons: int, chip: Chip) -> NDArray[np.int32]:
+def load_mapping(
+    path: Path, neurons: int, chip: Chip, called: Callable[[int], str] | None = None
+) -> NDArray[np.int32]:
     """Read core ids, shape (neurons,), from npz, mapping.json or csv.
+
+    called : function that returns the name of a neuron in messages
 
     Raises `MapperError` if they do not match the network and the chip.
 
@@ -145,8 +150,9 @@ def load_mapping(path: Path, neurons: int, chip: Chip) -> NDArray[np.int32]:
         raise _of_another_network(path, core.size, neurons)
     wrong = np.flatnonzero((core < 0) | (core >= chip.cores))
     if wrong.size:
+        name = f"neuron {wrong[0]}" if called is None else called(int(wrong[0]))
         raise MapperError(
-            f"{path}: neuron {wrong[0]} is on core {core[wrong[0]]}, chip {chip.name} has cores "
+            f"{path}: {name} is on core {core[wrong[0]]}, chip {chip.name} has cores "
             f"0..{chip.cores - 1}"
         )
     return core.astype(np.int32)

@@ -33,12 +33,12 @@ def test_a_chip_too_small(network: Path, fails: Fails) -> None:
 def test_a_vertex_too_large(folder: Path, fails: Fails) -> None:
     path = write_network(folder / "net.bin", [(0, 1), (1, 2)], 3, sizes=[1, 1, 9])
     message = fails("run", path, *CHIP, "-o", "out", code=3)
-    assert "vertex 2 needs 9 neurons; a core holds 4 (5 short)" in message
+    assert "neuron 2 needs 9 neurons; a core holds 4 (5 short)" in message
     star = write_network(folder / "star.bin", [(i, 0) for i in range(1, 9)], 9)
     message = fails("run", star, *CHIP, "--synapses-per-core", "7", "-o", "out", code=3)
-    assert "vertex 0 needs 8 synapses; a core holds 7" in message
+    assert "neuron 0 needs 8 synapses; a core holds 7" in message
     message = fails("run", star, *CHIP, "--axons-per-core", "6", "-o", "out", code=3)
-    assert "vertex 0 needs 8 axons_in; a core holds 6" in message
+    assert "neuron 0 needs 8 axons_in; a core holds 6" in message
 
 
 def test_sizes_that_cannot_be_packed(folder: Path, fails: Fails) -> None:

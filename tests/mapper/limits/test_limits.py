@@ -275,7 +275,7 @@ def test_a_bound_that_proves_infeasibility() -> None:
     by_name = {demand.limit: demand for demand in demands(graph, chip)}
     assert not by_name["axons_in"].fits
     assert str(by_name["axons_in"]).startswith(
-        "vertex 0 needs 4 axons_in; a core holds 3 (1 short); 99 more vertices do not fit either"
+        "neuron 0 needs 4 axons_in; a core holds 3 (1 short); 99 more neurons do not fit either"
     )
     assert not by_name["axons_out"].fits
 
@@ -350,7 +350,7 @@ def test_a_neuron_beyond_the_memory_is_named(folder: Path) -> None:
     graph = MemoryGraph.from_edges(5, np.array([1, 2, 3, 4]), np.zeros(4, np.int64))
     chip = Chip("c", 4, 4, memory_bits=50, weight_bits=8, neuron_bits=20)
     (found,) = [each for each in demands(graph, chip) if each.limit == "memory_bits"]
-    assert str(found).startswith("vertex 0 needs 52 bits of memory; a core holds 50 (2 short)")
+    assert str(found).startswith("neuron 0 needs 52 bits of memory; a core holds 50 (2 short)")
     assert found.needed == 5 * 20 + 4 * 8
 
 

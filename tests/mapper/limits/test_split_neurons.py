@@ -272,5 +272,5 @@ def test_networks_that_cannot_be_split(folder: Path, run: Run) -> None:
     found = run("run", "net.bin", *chip, "5", "--split-neurons")
     assert found.code == 3
     assert (
-        "vertex 0 has 29 synapses, a core holds 5: relay neurons can take at most 25" in found.err
+        "neuron 0 has 29 synapses, a core holds 5: relay neurons can take at most 25" in found.err
     )
