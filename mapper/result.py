@@ -155,11 +155,11 @@ class NetworkMapping:
         from mapper.results.columns import core_columns, link_columns, neuron_columns
 
         if name == "cores":
-            return core_columns(self.chip, self._loads)
+            return core_columns(self.chip, self._loads, self._populations)
         if name == "links":
             return link_columns(self.chip, self._loads)
         if name == "neurons":
-            return neuron_columns(self.chip, self.core, self.nodes)
+            return neuron_columns(self.chip, self.core, self.nodes, self._populations)
         if name == "stages":
             return to_columns(self._report["stages"])
         if name != "populations":

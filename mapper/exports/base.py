@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from chipsim.chip.model import Chip
     from storage.store.network import NetworkFile
+    from storage.store.populations import Populations
 
 
 CORE_OPTIONS = (
@@ -57,7 +58,7 @@ class MappingExporter:
         return facts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MappedRun:
     """Output folder of a run, with its network open.
 
@@ -87,11 +88,13 @@ class MappedRun:
         """Return the table of the mapping, arrays of shape (neurons,): neuron, core, x, y.
 
         If the network has them, also `id`, the ids of a file with gaps, and `size`; with
-        populations, where `id` counts through all of them, also the number of the `population`.
+        populations or layers, also the number of the `population` and `population_index`, the
+        number of the neuron there, each from 0.
         """
         import numpy as np
 
-        from storage.store.network import ID, POPULATION, SIZE
+        from mapper.scoring.list_words import numbers_in_cores
+        from storage.store.network import ID, SIZE
 
         table: dict[str, NDArray[Any]] = {
             "neuron": np.arange(self.core.size),
@@ -100,10 +103,21 @@ class MappedRun:
             "y": self.y,
         }
         known = self.network.meta.attributes
-        for name in (ID, SIZE, *([POPULATION] if ID in known else [])):
+        for name in (ID, SIZE):
             if name in known:
                 table[name] = self.network.attribute(name).stored
+        found = self.populations
+        if found is not None:
+            table["population"] = found.of
+            table["population_index"] = numbers_in_cores(found.of, len(found.names))
         return table
+
+    @cached_property
+    def populations(self) -> Populations | None:
+        """The populations of the network, None if it has none."""
+        from storage.store.populations import read_populations
+
+        return read_populations(self.network)
 
     def by_core(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return neurons ordered by core, then by id, and the bounds of each core.

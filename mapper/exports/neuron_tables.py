@@ -1,12 +1,13 @@
 """Mappings as tables of neurons: csv, Parquet, npz, JSON by core, and a partition for METIS.
 
-Columns are neuron, core, x, y, and if the network has them id (in its source file) and size. Relay
-neurons of split neurons and synapses are omitted (`mapping.npz` of the output folder has relays).
-`mapper score` reads csv and npz.
+Columns are neuron, core, x, y, and if the network has them id (in its source file), size, and the
+number and name of the population. Relay neurons of split neurons and synapses are omitted
+(`mapping.npz` of the output folder has relays). `mapper score` reads csv and npz.
 """
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from collections.abc import Iterable
@@ -18,12 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.exports.base import MappedRun
+from mapper.results.mapping_file import NAMES
+from storage.csvcells import guarded
 from storage.extras import require
 from storage.files import PartialFile, commit_together, write_file
 from storage.formats import EXPORTS
 from storage.formats.sinks import TextSink
 from storage.formats.text.export_metis import write
 from storage.npz import npz_bytes
+from storage.printable import plain
 
 LINES = 1 << 16
 """Lines written at a time."""
@@ -41,24 +45,40 @@ def _write_lines(file: PartialFile, line: str, columns: Iterable[NDArray[Any]], 
 
 
 def save_csv(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """Write a header, then one line per neuron."""
+    """Write a header, then one line per neuron; the name of the population comes last."""
     table = run.columns()
+    form = ["%d"] * len(table)
+    if run.populations is not None:
+        names = np.array([_cell(name) for name in run.populations.names], object)
+        table[NAMES] = names[run.populations.of]
+        form.append("%s")
     with PartialFile(destination) as file:
         file.write(f"{','.join(table)}\n".encode())
-        _write_lines(file, ",".join(["%d"] * len(table)) + "\n", table.values(), run.core.size)
+        _write_lines(file, ",".join(form) + "\n", table.values(), run.core.size)
         file.commit()
     return {"neurons": run.core.size, "columns": list(table)}
+
+
+def _cell(name: str) -> str:
+    """Return a name as a cell of a csv file, in one line."""
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="").writerow([guarded(plain(name))])
+    return buffer.getvalue()
 
 
 def save_parquet(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Write the columns of the csv: neuron, id and size as int64; core, x and y as int32.
 
-    The metadata `mapper.chip` has the fields of the chip as JSON. Needs pyarrow.
+    Names of populations are a dictionary. The metadata `mapper.chip` has the fields of the chip as
+    JSON. Needs pyarrow.
     """
     parquet = require("pyarrow.parquet", "formats", destination, "Parquet files")
     arrow = import_module("pyarrow")
     columns = run.columns()
     about = {"mapper.chip": json.dumps(run.chip.to_json())}
+    if run.populations is not None:
+        names = arrow.array(run.populations.names, arrow.string())
+        columns[NAMES] = arrow.DictionaryArray.from_arrays(run.populations.of, names)
     table = arrow.table(columns).replace_schema_metadata(about)
     buffer = io.BytesIO()
     parquet.write_table(table, buffer, row_group_size=ROWS)
@@ -67,9 +87,12 @@ def save_parquet(run: MappedRun, destination: Path, options: dict[str, Any]) -> 
 
 
 def save_arrays(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """Write arrays core, x, y, id and size as npz, and width and height of the chip."""
+    """Write the columns but the neuron as npz, the names of all populations, and width and height
+    of the chip."""
     table = run.columns()
     del table["neuron"]
+    if run.populations is not None:
+        table["population_names"] = np.array(run.populations.names)
     sides = {"width": np.int64(run.chip.width), "height": np.int64(run.chip.height)}
     write_file(destination, npz_bytes({**table, **sides}))
     return {"neurons": run.core.size, "arrays": [*table, *sides]}
@@ -83,13 +106,17 @@ def save_cores(run: MappedRun, destination: Path, options: dict[str, Any]) -> di
         {"schema": 1, "chip": {...}, "network": {"path", "neurons", ...},
          "cores": [{"core": 5, "x": 1, "y": 1, "neurons": [0, 7]}, ...]}
 
-    A core also has `ids` (in the source file of the network) and `sizes` of its neurons.
+    A core also has `ids` (in the source file of the network), `sizes` and `populations` of its
+    neurons, numbers of the names in the list `populations` of the file.
     """
     order, ends = run.by_core()
     table = run.columns()
-    extras = {f"{name}s": table[name] for name in ("id", "size") if name in table}
+    named = ("id", "size", "population")
+    extras = {f"{name}s": table[name] for name in named if name in table}
     used = np.flatnonzero(np.diff(ends)).tolist()
     head = {"schema": 1, "chip": run.chip.to_json(), "network": run.report["network"]}
+    if run.populations is not None:
+        head["populations"] = run.populations.names
     with PartialFile(destination) as file:
         file.write((json.dumps(head)[:-1] + ', "cores": [').encode())
         for index, core in enumerate(used):

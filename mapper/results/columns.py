@@ -10,13 +10,16 @@ from numpy.typing import NDArray
 from chipsim.chip.model import Chip
 from chipsim.traffic.links import DIRECTIONS, existing
 from mapper.results.loads import Loads
+from mapper.scoring.list_words import numbers_in_cores
+from mapper.scoring.populations import PopulationTraffic
 
 Columns = dict[str, NDArray[Any]]
 
 
-def core_columns(chip: Chip, loads: Loads) -> Columns:
+def core_columns(chip: Chip, loads: Loads, populations: PopulationTraffic | None) -> Columns:
     """Return the use and the traffic of every core, shape (cores,), in real units.
 
+    `population` is the population with most neurons in the core, "" for empty cores.
     `size` is the capacity that the neurons use; `spikes`, `sent`, `received`, `local` and `events`
     are the activity (`chipsim.traffic.activity`), the others are traffic of one packet per synapse.
     """
@@ -36,7 +39,16 @@ def core_columns(chip: Chip, loads: Loads) -> Columns:
         "incoming": profile.incoming * loads.weight_unit,
         "within": profile.within * loads.weight_unit,
         **{name: getattr(activity, name) * loads.rate_unit for name in rates},
+        **_largest(chip, populations),
     }
+
+
+def _largest(chip: Chip, populations: PopulationTraffic | None) -> Columns:
+    """Return the name of the population with most neurons in each core; empty without any."""
+    if populations is None:
+        return {}
+    largest = populations.largest(chip.cores)
+    return {"population": np.where(largest < 0, "", _texts(populations.names)[largest])}
 
 
 def link_columns(chip: Chip, loads: Loads) -> Columns:
@@ -58,11 +70,29 @@ def link_columns(chip: Chip, loads: Loads) -> Columns:
     }
 
 
-def neuron_columns(chip: Chip, core: NDArray[np.int32], names: Any) -> Columns:
-    """Return the core of every neuron, shape (neurons,); names : of the neurons, or None."""
+def neuron_columns(
+    chip: Chip, core: NDArray[np.int32], names: Any, populations: PopulationTraffic | None
+) -> Columns:
+    """Return the core of every neuron, shape (neurons,), and its population if there are any.
+
+    names : of the neurons, or None
+    """
     found: Columns = {"neuron": np.arange(core.size)}
     if names is not None:
         column = np.empty(core.size, object)
         column[:] = list(names)
         found["name"] = column
-    return {**found, "core": core, "x": core % chip.width, "y": core // chip.width}
+    found |= {"core": core, "x": core % chip.width, "y": core // chip.width}
+    of = None if populations is None else populations.of_neurons()
+    if populations is None or of is None:
+        return found
+    of = of[: core.size]  # relay neurons come last
+    found["population"] = _texts(populations.names)[of]
+    found["population_index"] = numbers_in_cores(of, len(populations.names))
+    return found
+
+
+def _texts(names: list[str]) -> NDArray[Any]:
+    found = np.empty(len(names), object)
+    found[:] = names
+    return found

@@ -26,6 +26,7 @@ from mapper.results.mapping_ranges import (
 )
 from storage.errors import BadInputError, reason_of
 from storage.files import open_input, write_file
+from storage.formats.text.leading import leading_pairs
 from storage.formats.text.reader import TextReader
 from storage.formats.text.table import table_rows
 from storage.npz import npz_bytes, open_arrays
@@ -34,6 +35,7 @@ from storage.printable import plain
 MAPPING = "mapping.npz"
 MANY = 1 << 16  # core ids that are read even if the network has fewer neurons
 CSV = "csv"
+NAMES = "population_name"  # a column of text, after the numbers
 NAME_IT = ", or name another --format"  # advice of network readers; mappings have no --format
 
 
@@ -238,6 +240,8 @@ def _read_csv(path: Path, most: int) -> NDArray[np.int64]:
     """
     with TextReader(path, commas=b",", comments=b"#") as reader:
         line = reader.peek()
+        if line is not None and NAMES in line.strip().split(","):
+            return np.concatenate([np.empty((0, 2), np.int64), *leading_pairs(path, most)])
         if line is not None and not line[:1].isdigit() and line[:1] not in "+-":
             reader.next_line()  # the names of the columns
             line = reader.peek()

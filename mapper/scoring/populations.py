@@ -44,7 +44,7 @@ ROUTED_LOADS = 1 << 26
 """Maximum number of loads, over all links of all pairs."""
 ROUTED_BYTES = 1 << 24
 """Bytes for the routes of the pairs that are measured at a time, more for a very large chip."""
-RANGES_KEPT = 1 << 16
+RANGES_KEPT = 1 << 20
 """Maximum number of ranges of neurons of one population that are kept."""
 LINK_PAIRS = 6
 """Number of strongest pairs that are kept for each link."""
@@ -108,6 +108,20 @@ class PopulationTraffic:
     def cores(self) -> Int64:
         """Return the number of cores that each population uses, shape (populations,)."""
         return np.bincount(self.slices.population, minlength=len(self.names))
+
+    def of_neurons(self) -> Int32 | None:
+        """Return the population of every neuron and relay neuron; None if it was not kept."""
+        if not self.range_first.size:
+            return None
+        count = int(self.slices.neurons.sum())
+        return np.repeat(self.range_population, np.diff(self.range_first, append=count))
+
+    def largest(self, cores: int) -> Int32:
+        """Return the population with most neurons in each core, -1 for empty ones."""
+        found = np.full(cores, -1, np.int32)
+        order = np.lexsort((-self.slices.population, self.slices.neurons))
+        found[self.slices.core[order]] = self.slices.population[order]
+        return found
 
     @property
     def hops_mean(self) -> Float64:

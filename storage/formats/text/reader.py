@@ -43,7 +43,7 @@ class TextReader(Closing):
         self._comments = comments
         self._tokenizer = Tokenizer(path, commas, comments, blanks)
         self._separators = [bytes([b]) for b in b" \t" + commas]
-        self._file, self._raw, self._size = _open(path)
+        self._file, self._raw, self._size = open_text(path)
         self._rest = b""
         self._ended = False
         self._started = False
@@ -211,7 +211,7 @@ def header_numbers(words: Sequence[str]) -> list[int] | None:
     return list(map(int, words))
 
 
-def _open(path: Path) -> tuple[Any, BinaryIO, int]:
+def open_text(path: Path) -> tuple[Any, BinaryIO, int]:
     """Return the decompressed file, the file on disk, and its size in bytes."""
     raw = open_input(path)
     try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+from collections import Counter
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -11,9 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mapper
 from storage import extras
+from storage.store.writer import NetworkWriter
 from tests.mapper.conftest import Run
-from tests.mapper.exports.mapped import WIDTH, Array, N, attribute, core_of
+from tests.mapper.exports.mapped import CHIP, TOML, WIDTH, Array, N, attribute, core_of
 
 # Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
@@ -95,3 +99,79 @@ def test_json(out: Path, run: Run) -> None:
         assert entry["neurons"] == np.flatnonzero(core == entry["core"]).tolist()
         assert entry["ids"] == [ids[n] for n in entry["neurons"]]
         assert entry["sizes"] == [sizes[n] for n in entry["neurons"]]
+
+
+NAMES = ['conv1, "wide"', "=1+1", "two\nlines # and a mark"]
+
+
+@pytest.fixture
+def layered(folder: Path, run: Run) -> Path:
+    """A run of a network whose layers have names that csv files must quote."""
+    (folder / "mine.toml").write_text(TOML)
+    rng = np.random.default_rng(6)
+    with NetworkWriter(folder / "net.bin", N) as writer:
+        writer.add(*rng.integers(0, N, (2, 160)))
+        writer.set_attribute("layer", np.arange(N) % 3, NAMES)
+        writer.finish()
+    assert run("run", "net.bin", *CHIP, "-o", "out").code == 0
+    return folder / "out"
+
+
+def test_names_of_populations(layered: Path, run: Run) -> None:
+    named = [NAMES[n % 3] for n in range(N)]
+    index = [n // 3 for n in range(N)]
+    found = run("export", layered, "a.csv", "--json").json()
+    assert found["columns"][2:] == ["x", "y", "population", "population_index", "population_name"]
+    with Path("a.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    shown = [NAMES[0], f"'{NAMES[1]}", "two\\nlines # and a mark"]
+    assert [row["population_name"] for row in rows] == [shown[n % 3] for n in range(N)]
+    assert [int(row["population_index"]) for row in rows] == index
+    report = json.loads((layered / "report.json").read_text())
+    for name in ("a.csv", "a.npz"):
+        assert run("export", layered, name).code == 0
+        scored = run("score", "net.bin", name, "--chip", "mine.toml", "--json").json()
+        assert scored["metrics"] == report["metrics"]
+    with np.load("a.npz", allow_pickle=False) as npz:
+        assert npz["population_names"][npz["population"]].tolist() == named
+        assert npz["population_index"].tolist() == index
+    assert run("export", layered, "a.json").code == 0
+    cores = json.loads(Path("a.json").read_text())
+    for entry in cores["cores"]:
+        assert [cores["populations"][p] for p in entry["populations"]] == [
+            named[n] for n in entry["neurons"]
+        ]
+    mapping = mapper.load(layered)
+    table = mapping.columns("neurons")
+    assert table["population"].tolist() == named
+    assert table["population_index"].tolist() == index
+    own: Any = mapping.columns("cores")["population"].tolist()
+    for core, name in enumerate(own):
+        here = Counter(named[n] for n in np.flatnonzero(mapping.core == core))
+        assert name == "" if not here else here[name] == max(here.values())
+
+
+def test_names_in_parquet(layered: Path, run: Run) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert run("export", layered, "a.parquet").code == 0
+    table = parquet.read_table("a.parquet").to_pydict()
+    assert table["population_name"] == [NAMES[n % 3] for n in range(N)]
+
+
+def test_faults_of_csv_files_with_names(layered: Path, run: Run, fails: Fails) -> None:
+    assert run("export", layered, "a.csv").code == 0
+    lines = Path("a.csv").read_text().splitlines()
+    score = ("score", "net.bin", "b.csv", "--chip", "mine.toml")
+    for line, said in (
+        ("7,x,1,1,1,1,a", r"line 9: '7,x,1,1,1,1,a' does not begin with a neuron and a core"),
+        ("7", "line 9: '7' does not begin with a neuron and a core"),
+        ("6,2,1,1,1,1,a", "does not list each of the neurons 0..39 once"),
+    ):
+        Path("b.csv").write_text("\n".join([*lines[:8], line, *lines[9:]]))
+        assert said in fails(*score)
+    Path("b.csv").write_text("\r\n".join([*lines, "", ""]))
+    assert run(*score).code == 0
+    Path("b.csv").write_text(lines[0])
+    assert "contains no core ids" in fails(*score)
+    Path("b.csv").write_text("\n".join([*lines, *["1,1,x"] * 70_000]) + "\n")
+    assert "more lines than the network has neurons" in fails(*score)
