@@ -18,6 +18,7 @@ A `Method` implements steps 2 to 5 and the moves of neurons after step 8: `Class
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -57,6 +58,7 @@ from mapper.planning.processor_time import processor_seconds
 from mapper.planning.strategy import make_plan
 from mapper.results.mapping import Mapping
 from mapper.resume.checkpoint import Arrays, Checkpoint
+from mapper.scoring.baselines import measure_baselines
 from mapper.scoring.measure import Measurements
 from mapper.scoring.populations import PopulationTraffic, population_traffic
 from mapper.scoring.worked import sweep_on
@@ -115,7 +117,8 @@ def map_network(
     if monitor.stop.asked and not stage:
         stage = monitor.at_work["name"]
     populations = monitor.stop.run(lambda: task.populations(core), patient=True)
-    return Mapping(core, summarise(chip, traffic), traffic, stage, populations)
+    baselines = monitor.stop.run(lambda: task.baselines(core), patient=True)
+    return Mapping(core, summarise(chip, traffic), traffic, stage, populations, baselines)
 
 
 def _require_possible(chip: Chip, settings: Settings) -> None:
@@ -254,22 +257,35 @@ class _Task:
     def populations(self, core: NDArray[np.int32]) -> PopulationTraffic | None:
         """Return the traffic of the populations; None after Ctrl-C, and without populations."""
         monitor, network = self.monitor, self.network
-        if monitor.stop.asked or not has_populations(network):
-            return None
 
         def advance(done: int) -> None:
-            if monitor.stop.asked:
-                raise StoppedError
+            self.require_time()
             monitor.advance(done)
 
-        try:
-            with monitor.stage("populations"):
-                monitor.expect(network.connections)
-                return population_traffic(
-                    network, self.chip, core, self.plan.threads, self.scratch.path, advance
-                )
-        except StoppedError:
+        if monitor.stop.asked or not has_populations(network):
             return None
+        with suppress(StoppedError), monitor.stage("populations"):
+            monitor.expect(network.connections)
+            return population_traffic(
+                network, self.chip, core, self.plan.threads, self.scratch.path, advance
+            )
+        return None
+
+    def baselines(self, core: NDArray[np.int32]) -> dict[str, float] | None:
+        """Return the hops of simple mappings, to compare with; None after Ctrl-C."""
+        if self.monitor.stop.asked:
+            return None
+        with suppress(StoppedError), self.monitor.stage("baselines"):
+            return measure_baselines(
+                self.network, self.chip, core, self.settings.seed_of(8), self.plan.threads,
+                self.scratch.path, self.require_time,
+            )  # fmt: skip
+        return None
+
+    def require_time(self) -> None:
+        """Raise `StoppedError` after Ctrl-C: the mapping is complete, and the rest is optional."""
+        if self.monitor.stop.asked:
+            raise StoppedError
 
 
 def looked_at_here(settings: Settings, plan: Plan, constrained: bool) -> str:

@@ -214,6 +214,7 @@ class _Terms:
         found["placement"] += PLACER_BYTES * self.pairs
         if self.chip.synapse_limit is not None:
             found["check"] = self.base + 40 * self.n
+        found["baselines"] = found["score"] + 8 * self.n
         found |= population_stage(network, self.parts, self.chip, self.threads, self.base)
         return found
 
@@ -304,7 +305,7 @@ def plan_by_nets(
     stages = dict.fromkeys(("read", REFINED_BY[settings.objective]), base + need)
     stages["partition"] = base + need + table
     stages["placement"] = base + need + PLACER_BYTES * pairs
-    for name in ("check", "score", "populations"):
+    for name in ("check", "score", "baselines", "populations"):
         if name in other.stages:
             stages[name] = other.stages[name]
     kept = int((STEP_BYTES + REFINED_BYTES * settings.net_cycles) * n)

@@ -19,7 +19,7 @@ REFINED_BY = {
 STAGES = (
     "check", "read", "coarsen", "initial partition", "refine blocks", "split blocks", "partition",
     "uncoarsen and refine", "net refinement", "limits", "groups", "placement", "hop refinement",
-    *REFINED_BY.values(), "score", "populations",
+    *REFINED_BY.values(), "score", "populations", "baselines",
 )  # fmt: skip
 """Stages in the order of a run."""
 

@@ -20,6 +20,7 @@ class Mapping:
     metrics : the numbers of the report
     traffic : the arrays that the metrics summarise
     interrupted : the stage that Ctrl-C ended early, empty if none
+    baselines : hops of other mappings and a lower bound, as ratios to the hops of this one
     populations : traffic of the populations; None without populations, or if Ctrl-C came before
     """
 
@@ -28,3 +29,4 @@ class Mapping:
     traffic: Traffic
     interrupted: str
     populations: PopulationTraffic | None = None
+    baselines: dict[str, float] | None = None

@@ -157,6 +157,8 @@ def make_report(
         thin = monitor.sample.thin
         enough = enough_memory(network, chip, settings) if thin else None
         report["sample"] = monitor.sample.facts(enough)
+    if mapping.baselines is not None:
+        report["baselines"] = baseline_facts(chip, mapping.metrics, mapping.baselines)
     if mapping.populations is not None:
         loads = Loads.of(mapping.traffic)
         report["populations"] = population_facts(chip, loads, mapping.populations)
@@ -165,6 +167,18 @@ def make_report(
     if command:
         report["command"] = list(command)
     return report
+
+
+HOPS = {"synapse": "hops_total", "core": "core.hops_total", "tree": "multicast.hops_total"}
+"""Name of the hops of the packets that a chip sends, by its delivery."""
+
+
+def baseline_facts(chip: Chip, metrics: dict[str, Any], ratios: dict[str, float]) -> dict[str, Any]:
+    """Return the entry `baselines` of report.json: hops in the unit of the metric."""
+    part, _, name = HOPS[chip.delivery].rpartition(".")
+    hops = (metrics[part] if part else metrics)[name]
+    found = {name: ratios[name] * hops for name in ("in_order", "random", "lower_bound")}
+    return {"metric": HOPS[chip.delivery], **found, "sampled": ratios["sampled"]}
 
 
 def write_results(

@@ -262,6 +262,16 @@ class WorkersUsed(Open):
     moved: Whole | UnsetType = UNSET
 
 
+class Baselines(Open):
+    """Hops of simple mappings of the same network, and a lower bound of all mappings."""
+
+    metric: str
+    in_order: Amount
+    random: Amount
+    lower_bound: Amount
+    sampled: Amount
+
+
 class PopulationRow(Amounts):
     """Size and traffic of a population."""
 
@@ -322,3 +332,4 @@ class Report(Struct):
     sample: Sample | UnsetType = UNSET
     workers: WorkersUsed | UnsetType = UNSET
     populations: PopulationTable | UnsetType = UNSET
+    baselines: Baselines | UnsetType = UNSET

@@ -80,7 +80,31 @@ def mapping_rows(
     )
     if "core" not in metrics and delivery == "core":  # a report of an older version
         delivery = "synapse"
-    return [*rows, GAP, *_traffic_rows(metrics, traffic, delivery), *_bottleneck(metrics, traffic)]
+    compared = baseline_row(report.get("baselines"), metrics)
+    return [
+        *rows, GAP, *_traffic_rows(metrics, traffic, delivery), *compared,
+        *_bottleneck(metrics, traffic),
+    ]  # fmt: skip
+
+
+def fewer_hops(hops: float, other: float) -> str:
+    """Return how the hops of a mapping compare with other hops, in percent."""
+    share = 1 - hops / other if other else 0.0
+    return f"{abs(share):.0%} {'fewer' if share >= 0 else 'more'}"
+
+
+def baseline_row(baselines: Mapping[str, Any] | None, metrics: Mapping[str, Any]) -> list[Row]:
+    """Return the comparison with simple mappings; empty for reports without one."""
+    if baselines is None:
+        return []
+    hops: Any = metrics
+    for name in baselines["metric"].split("."):
+        hops = hops[name]
+    than = [
+        f"{fewer_hops(hops, baselines[name])} than {words}"
+        for name, words in (("in_order", "in order"), ("random", "random"))
+    ]
+    return [Row("hops compared", "", ", ".join(than))]
 
 
 def _traffic_rows(metrics: Mapping[str, Any], traffic: Traffic, delivery: str) -> list[Row]:
