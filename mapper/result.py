@@ -19,6 +19,7 @@ from mapper.errors import UsageError, as_mapper_errors, shown
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
     from mapper.limits.split_neurons import RelayNeurons
+    from mapper.reporting.members import Members
     from mapper.results.loads import Loads
     from mapper.scoring.populations import PopulationTraffic
     from mapper.settings import Settings
@@ -124,7 +125,8 @@ class NetworkMapping:
             write_report(partial, report)
             save_loads(partial / TRAFFIC, self._loads)
             save_populations(partial, self._populations)
-            write_page(partial / PAGE, [make_view(path.resolve().name, report, self._loads)])
+            view = make_view(path.resolve().name, report, self._loads, self._members())
+            write_page(partial / PAGE, [view])
             write_file(partial / LOG, self._log.encode())
             if self._constraints is not None:
                 write_file(partial / CONSTRAINTS, self._constraints)
@@ -140,8 +142,14 @@ class NetworkMapping:
 
         path = Path(path)
         with as_mapper_errors():
-            write_page(path, [make_view(path.stem, self.to_json(), self._loads)])
+            view = make_view(path.stem, self.to_json(), self._loads, self._members())
+            write_page(path, [view])
         return path
+
+    def _members(self) -> Members:
+        from mapper.reporting.members import Members
+
+        return Members(self._placed, self.core.size, self._populations)
 
     def columns(self, name: str) -> dict[str, NDArray[Any]]:
         """Return a table as arrays by name.
@@ -209,5 +217,5 @@ class NetworkMapping:
         from mapper.reporting.notebook import map_html, table_html
         from mapper.reporting.view import make_view
 
-        view = make_view(self.chip.name, self.to_json(), self._loads)
+        view = make_view(self.chip.name, self.to_json(), self._loads, self._members())
         return f"{table_html(self._facts())}{map_html(view)}"

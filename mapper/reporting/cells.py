@@ -19,20 +19,26 @@ class Cell(NamedTuple):
 
 
 class Series(NamedTuple):
-    """One of two mappings, with its colour."""
+    """One of several mappings, with its colour."""
 
     colour: int
     label: str
 
 
 class Head(NamedTuple):
-    """The name of a row."""
+    """The name of a row.
+
+    jump : the story that it opens, as in scripts/events.js
+    mark : class of the colour of a population
+    """
 
     text: object
     code: str | None = None
     meaning: str | None = None
     series: Series | None = None
     marked: bool = False
+    jump: str = ""
+    mark: str = ""
 
 
 class Table(NamedTuple):

@@ -25,6 +25,31 @@ RAMPS: dict[tuple[str, str], tuple[Anchor, ...]] = {  # lightness, chroma, hue i
 """Colours at the start, middle and end, by family (`c` cores, `l` links) and theme."""
 
 
+MARKS = 12
+"""Number of colours of populations that differ in hue and lightness."""
+_HUES = (255, 55, 160, 25, 305, 85, 345, 120, 215, 275, 100, 145)
+_LIGHTNESS = {
+    "light": (0.56, 0.63, 0.56, 0.52, 0.50, 0.46, 0.60, 0.58, 0.60, 0.36, 0.62, 0.42),
+    "dark": (0.72, 0.78, 0.74, 0.68, 0.66, 0.62, 0.80, 0.84, 0.80, 0.58, 0.88, 0.64),
+}
+
+
+def marks(count: int, theme: str) -> list[str]:
+    """Return the colours of populations as #rrggbb.
+
+    Few populations get hues that are far apart. More than `MARKS` get the hues of the rainbow in
+    order, so that neighbouring layers have similar colours, with alternating lightness.
+    """
+    lightness = _LIGHTNESS[theme]
+    if count <= MARKS:
+        return [_hex(lightness[at], 0.125, _HUES[at]) for at in range(count)]
+    dark, light = (0.45, 0.60) if theme == "light" else (0.66, 0.82)
+    return [
+        _hex(light if at % 2 else dark, 0.13, (265 - 300 * at / (count - 1)) % 360)
+        for at in range(count)
+    ]
+
+
 def ramp(family: str, theme: str) -> list[str]:
     """Return the colours of a family in a theme, weakest first, as #rrggbb."""
     anchors = RAMPS[family, theme]
@@ -32,12 +57,14 @@ def ramp(family: str, theme: str) -> list[str]:
     return [_hex(*_between(anchors, step / (steps - 1))) for step in range(steps)]
 
 
-def variables(theme: str) -> str:
-    """Return the CSS custom properties --c0 .. and --l0 .. of a theme."""
+def variables(theme: str, populations: int = 0) -> str:
+    """Return the CSS custom properties --c0 .., --l0 .. and --p0 .. of a theme."""
+    families = {family: ramp(family, theme) for family in ("c", "l")}
+    families["p"] = marks(populations, theme)
     return "".join(
         f"--{family}{step}:{colour};"
-        for family in ("c", "l")
-        for step, colour in enumerate(ramp(family, theme))
+        for family, colours in families.items()
+        for step, colour in enumerate(colours)
     )
 
 

@@ -1,7 +1,7 @@
 """The numbers of a report: key figures with explanations, and tables of all other values.
 
-All figures are from report.json; the markup keeps exact values. With two mappings, each row has
-both values and the change from the first to the second in percent.
+All figures are from report.json; the markup keeps exact values. With several mappings, each row has
+all values and the change from the first to each other one in percent.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from mapper.results.activity import (
     traffic_in,
     unicast_line,
 )
+from mapper.results.summary import fewer_hops
 from mapper.settings import PRESETS, SETTINGS
 
 
@@ -67,34 +68,78 @@ def shown(view: View, name: str) -> Cell:
 
 
 class Figure(NamedTuple):
+    """A figure of a mapping; compared : with the hops of simple mappings, in words."""
+
     series: Series | None
     cell: Cell
     aside: list[Fact]
+    compared: str = ""
 
 
 class Card(NamedTuple):
+    """A figure of all mappings; changes : of each from the first, None for a single mapping."""
+
     name: str
     title: str
     figures: list[Figure]
-    change: Cell | None
+    changes: list[Cell]
     meaning: str
 
 
+LEADING = {
+    "synapse": ("hops_mean", "link_load_max", "cores_used", "cut_fraction"),
+    "core": (CAST + "hops_total", TICK + "cycles", "cores_used", "cut_fraction", "link_load_max"),
+    "tree": (MANY + "hops_total", TICK + "cycles", "cores_used", "cut_fraction", "link_load_max"),
+}
+"""Names of the first figures of a page, by the delivery of the chip."""
+
+
 def key_figures(views: list[View]) -> list[Card]:
-    """Return the cards of the key figures."""
+    """Return the cards of the key figures, the most important ones first."""
     words = _words(traffic_in(views[0].report))
     cards = []
-    first = {"core": CAST, "tree": MANY}.get(views[0].chip.delivery, "") + "hops_"
-    for name, (title, more) in sorted(KEY.items(), key=lambda one: not one[0].startswith(first)):
+    order = LEADING[views[0].chip.delivery]
+    rank = {name: order.index(name) if name in order else len(order) for name in KEY}
+    for name, (title, more) in sorted(KEY.items(), key=lambda one: rank[one[0]]):
         if all(shown(view, name).value is None for view in views):
             continue  # machines only, chips with timing only, or newer than the report
         figures = [
-            Figure(series, shown(view, name), _beside(view, name, more))
+            Figure(series, shown(view, name), _beside(view, name, more), _compared(view, name))
             for series, view in by_series(views)
         ]
-        change = _change(name, views) if len(views) == 2 else None
-        cards.append(Card(name, title, figures, change, MEANING[name].format_map(words)))
+        changes = [_change(name, views[0], view) for view in views[1:]]
+        cards.append(Card(name, title, figures, changes, MEANING[name].format_map(words)))
     return cards
+
+
+def _compared(view: View, name: str) -> str:
+    """Return the hops of simple mappings in words, for the card of the hops; else an empty text."""
+    found = view.report.get("baselines")
+    hops = None if found is None else metric(view.report, found["metric"])
+    if found is None or not hops or found["metric"].replace("total", "mean") not in (
+        name, name.replace("total", "mean")
+    ):  # fmt: skip
+        return ""
+    than = [
+        f"{fewer_hops(hops, found[base])} than {words}"
+        for base, words in (("in_order", "in order"), ("random", "random"))
+    ]
+    if found["lower_bound"] > 0.01 * hops:
+        than.append(f"{hops / found['lower_bound']:.1f} x the lower bound")
+    return ", ".join(than)
+
+
+def comparison(views: list[View], cards: list[Card]) -> Table:
+    """Return a table with a row per mapping and a column per figure, with changes in percent."""
+    rows: list[list[Any]] = []
+    for at, (series, view) in enumerate(by_series(views)):
+        row: list[Any] = [Head(view.label, series=series)]
+        for card in cards:
+            row.append(card.figures[at].cell._replace(metric=card.name))
+            row.append(card.changes[at - 1] if at else Cell(""))
+        rows.append(row)
+    heads = [head for card in cards for head in (card.title, "change")]
+    return table("Comparison", ["Mapping", *heads], rows, hidden=True)
 
 
 def _stated(name: str, views: list[View]) -> bool:
@@ -123,8 +168,8 @@ def _beside(view: View, name: str, more: tuple[tuple[str, str], ...]) -> list[Fa
     return facts
 
 
-def _change(name: str, views: list[View]) -> Cell:
-    before, after = (metric(view.report, name) for view in views)
+def _change(name: str, first: View, other: View) -> Cell:
+    before, after = (metric(view.report, name) for view in (first, other))
     if before is None or after is None:
         return Cell(None)
     if before == after:
@@ -187,10 +232,9 @@ def _metrics(views: list[View], title: str, names: list[str]) -> Table:
         title_of_it, meaning = METRICS[name]
         row: list[Any] = [Head(title_of_it, name, meaning)]
         row += [shown(view, name)._replace(metric=name) for view in views]
-        if len(views) == 2:
-            row.append(_change(name, views))
+        row += [_change(name, views[0], view) for view in views[1:]]
         rows.append(row)
-    changes = ["Change"] * (len(views) == 2)
+    changes = [f"Change, {view.label}" if len(views) > 2 else "Change" for view in views[1:]]
     return table(title, [*heads_of("Metric", views), *changes], rows)
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from chipsim.chip.model import Chip
-from mapper.reporting.chipmap import PITCH, Path, chip_map, crosses, squares
-from mapper.reporting.colours import STEPS, ramp
+from mapper.reporting.chipmap import OTHERS, PITCH, Path, chip_map, crosses, squares
+from mapper.reporting.colours import STEPS, marks, ramp
 from mapper.reporting.page import link_width
 from mapper.reporting.view import View, scales, steps
 from mapper.results.tables import number
@@ -56,13 +56,14 @@ def _cell(value: Any) -> str:
 
 def map_html(view: View) -> str:
     """Return the map of a mapping: the fill of each core, and the load of each link."""
-    shown = chip_map(view, scales([view]), 0, view.sent)
+    shown = chip_map(view, scales([view]), 0, view.sent, view.first)
     label = f"{shown.layer} of every core of {view.chip.name}"
-    width = _width(shown.across)
+    width = _width(shown.across[1] - shown.across[0] + 1)
     if shown.picture is not None:
         return f'<img src="{shown.picture.light}" alt="{html.escape(label)}" width="{width}">'
     paths = [*shown.links, *shown.cells, *shown.idle]
-    return _svg((shown.width, shown.height), width, label, [(each, "") for each in paths])
+    colours = 0 if view.populations is None else view.populations.colours
+    return _svg(shown.box, width, label, [(each, "") for each in paths], colours)
 
 
 def cores_html(chip: Chip, shares: Mapping[tuple[int, int], float], what: str) -> str:
@@ -80,7 +81,7 @@ def cores_html(chip: Chip, shares: Mapping[tuple[int, int], float], what: str) -
         for step in range(STEPS)
     ]
     idle = [(squares("empty", (level < 0) & ~off), ""), (crosses(off), "")]
-    size = PITCH * chip.width, PITCH * chip.height
+    size = 0, 0, PITCH * chip.width, PITCH * chip.height
     return _svg(size, _width(chip.width), f"{what} of every core of {chip.name}", drawn + idle)
 
 
@@ -88,24 +89,36 @@ def _width(cores: int) -> int:
     return min(WIDEST, CORE * cores)
 
 
-def _svg(size: tuple[int, int], width: int, label: str, shapes: Sequence[tuple[Path, str]]) -> str:
-    """Return a picture. shapes : with their tooltips"""
+def _svg(
+    box: tuple[int, int, int, int],
+    width: int,
+    label: str,
+    shapes: Sequence[tuple[Path, str]],
+    populations: int = 0,
+) -> str:
+    """Return a picture. shapes : with their tooltips; populations : number of their colours"""
+    colours = marks(populations, "light")
     drawn = "".join(
-        f'<path d="{path.path}" {_style(path.name)}>'
+        f'<path d="{path.path}" {_style(path.name, colours)}>'
         f"{f'<title>{html.escape(title)}</title>' if title else ''}</path>"
         for path, title in shapes
         if path.path
     )
     return (
-        f'<svg viewBox="0 0 {size[0]} {size[1]}" width="{width}" role="img" '
+        f'<svg viewBox="{" ".join(map(str, box))}" width="{width}" role="img" '
         f'aria-label="{html.escape(label)}"><g transform="translate({MARGIN} {MARGIN})">{drawn}'
         "</g></svg>"
     )
 
 
-def _style(name: str) -> str:
-    """Return the attributes of a shape by its name: c3, l7, empty or off."""
+def _style(name: str, populations: Sequence[str]) -> str:
+    """Return the attributes of a shape by its name: c3, l7, p2, px, empty or off.
+
+    populations : their colours
+    """
     family, step = name[0], name[1:]
+    if family == "p":
+        return f'fill="{populations[int(step)] if step.isdecimal() else OTHERS["light"]}"'
     if not step.isdecimal():
         return 'fill="none" stroke="#8b8f98" stroke-width="0.5"'
     colour = ramp(family, "light")[int(step)]

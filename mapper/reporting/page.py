@@ -18,11 +18,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from chipsim.chip.machine import PARTS
 from chipsim.traffic.links import DIRECTIONS
 from mapper.reporting import figures, stages
-from mapper.reporting.cells import Cell, Fact, Series, Table, number, table
+from mapper.reporting.cells import Cell, Fact, Head, Series, Table, number, table
 from mapper.reporting.charts import distance_chart, link_charts
-from mapper.reporting.chipmap import Map, chip_map, ramps, switches
+from mapper.reporting.chipmap import (
+    OTHERS,
+    Map,
+    chip_map,
+    first_layer,
+    ramps,
+    segments_of,
+    switches,
+)
 from mapper.reporting.colours import LINK_STEPS, STEPS, variables
 from mapper.reporting.machine import end_lines
+from mapper.reporting.members import LISTED
 from mapper.reporting.simulated import NOTE, TICKS_NOTE, simulated_ticks, simulations
 from mapper.reporting.view import LAYERS, LINKS, View, by_series, page_data, scales
 from mapper.results.activity import traffic_in, traffic_line
@@ -34,28 +43,35 @@ if TYPE_CHECKING:
 
 BUSIEST = 6
 """Number of cores, and of links, in a table."""
+LEADING = 4
+"""Number of figures next to the map."""
+SCRIPTS = ("base", "map", "story", "events", "search", "tables")
+"""Parts of the script, in order."""
 
 
 def render(views: list[View]) -> bytes:
-    """Return the page of one mapping, or of two side by side, as UTF-8."""
-    if not 1 <= len(views) <= 2:
-        raise ValueError(f"{len(views)} mappings; a page shows one or two")
-    style, script = asset("page.css"), asset("page.js")
-    first = views[0]
+    """Return the page of one mapping, or of several side by side, as UTF-8."""
+    style, script = asset("page.css"), _script()
+    first, cards = views[0], figures.key_figures(views)
     if len(views) == 1:
         title = f"{first.network} on {first.chip.name}"
     else:
-        title = f"{first.label} and {views[1].label}"
+        title = f"{', '.join(view.label for view in views[:-1])} and {views[-1].label}"
+    colours = max(0 if one.populations is None else one.populations.colours for one in views)
     return page_bytes(
         "page.html.j2",
         title=title,
-        style=colour_style() + style,
+        style=colour_style(colours) + style,
         script=script,
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         version=version(),
-        data=page_data(views) | _names() | {"sent": views[0].sent},
+        data=page_data(views) | _names(views),
         mappings=_mappings(views),
-        cards=figures.key_figures(views),
+        cards=cards[:LEADING],
+        more_cards=cards[LEADING:],
+        comparison=figures.comparison(views, cards[:LEADING]) if len(views) > 2 else None,
+        kind="population" if first.populations is None else first.populations.traffic.kind,
+        searched=first.populations is not None,
         metrics=figures.all_metrics(views),
         limits=figures.limits(views),
         commands=figures.commands(views),
@@ -125,29 +141,46 @@ def asset(name: str) -> str:
     return files("mapper.reporting").joinpath(name).read_text(encoding="utf-8")
 
 
-def _names() -> dict[str, object]:
+def _script() -> str:
+    """Return the script of the page."""
+    parts = "".join(asset(f"scripts/{name}.js") for name in SCRIPTS)
+    return f'(() => {{\n"use strict";\n{parts}}})();\n'
+
+
+def _names(views: list[View]) -> dict[str, object]:
     """Return texts and counts that the script shares with the static page."""
     titles = {name: title for name, (title, _) in LAYERS.items()}
     meanings = {name: meaning for name, (_, meaning) in LAYERS.items()}
     return {
         "titles": titles, "meanings": meanings, "routes": LINKS, "steps": STEPS,
-        "linkSteps": LINK_STEPS,
+        "linkSteps": LINK_STEPS, "sent": views[0].sent, "first": first_layer(views),
+        "segments": min(map(segments_of, views)),
     }  # fmt: skip
 
 
-def colour_style() -> str:
-    """Return the ramps of both themes and their fills; dark on screens only, not in print."""
+def colour_style(populations: int = 0) -> str:
+    """Return the colours of both themes and their fills; dark on screens only, not in print.
+
+    populations : number of their colours
+    """
+    names = [*range(populations), "x"] if populations else []
+    people = "".join(
+        f".p{i}{{fill:var(--p{i})}}.swatch.p{i}{{background:var(--p{i})}}" for i in names
+    )
     cells = "".join(f".c{i}{{fill:var(--c{i})}}" for i in range(STEPS))
     links = "".join(
         f".l{i}{{fill:var(--l{i});stroke:var(--l{i});stroke-width:{link_width(i):.2f}}}"
         for i in range(LINK_STEPS)
     )
-    dark = f"@media screen and (prefers-color-scheme:dark){{:root{{{variables('dark')}}}}}"
-    return f":root{{{variables('light')}}}{dark}{cells}{links}.ramp rect{{stroke:none}}"
+    light, dark = (
+        variables(theme, populations) + f"--px:{OTHERS[theme]};" for theme in ("light", "dark")
+    )
+    dark = f"@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
+    return f":root{{{light}}}{dark}{cells}{people}{links}.ramp rect{{stroke:none}}"
 
 
 def link_width(step: int) -> float:
-    """Return the stroke width of a link, where a core is 10 wide; page.js has the same formula."""
+    """Return the stroke width of a link, where a core is 10 wide; map.js has the same formula."""
     return 0.5 + 1.7 * (step + 0.5) / LINK_STEPS
 
 
@@ -175,11 +208,16 @@ def _mappings(views: list[View]) -> list[MappingView]:
 
 
 class Board(NamedTuple):
-    """A chip, with the tables shown until a core is chosen: the busiest cores and links."""
+    """A chip, with the tables shown until a story is opened: populations, busiest cores and links.
+
+    more : the other populations, if there are many
+    """
 
     series: Series | None
     map: Map
     hint: str
+    populations: Table | None
+    more: Table | None
     cores: Table
     links: Table
     ends: Table
@@ -189,7 +227,12 @@ class Board(NamedTuple):
 def _boards(views: list[View]) -> list[Board]:
     scale = scales(views)
     return [
-        Board(series, chip_map(view, scale, index, views[0].sent), *_panel(view), view.sent)
+        Board(
+            series,
+            chip_map(view, scale, index, views[0].sent, first_layer(views)),
+            *_panel(view, index),
+            view.sent,
+        )
         for index, (series, view) in enumerate(by_series(views))
     ]
 
@@ -212,13 +255,44 @@ def _ends_note(views: list[View]) -> str:
     return f"Lines are boundaries of {names}; wider lines are boundaries of larger parts."
 
 
-def _panel(view: View) -> tuple[str, Table, Table, Table]:
-    hint = "Choose a core to see where its traffic goes."
-    if view.destination is None:
-        hint = "Point at a core to see its numbers."
+POPULATIONS = 12
+"""Number of populations that are listed at once."""
+
+
+def _populations(view: View, index: int) -> tuple[Table | None, Table | None]:
+    """Return tables of the first populations, the legend of the map, and of the others."""
+    people = view.populations
+    if people is None:
+        return None, None
+    kind, names = people.traffic.kind, people.traffic.names[:LISTED]
+    rows = [
+        [
+            Head(
+                name, jump=f"population:{index}:{at}",
+                mark="px" if people.colour[at] < 0 else f"p{people.colour[at]}",
+            ),
+            people.table["neurons"][at].item(),
+            people.table["cores"][at].item(),
+            people.table["hops_mean"][at].item(),
+        ]
+        for at, name in enumerate(names)
+    ]  # fmt: skip
+    heads = (kind.capitalize(), "Neurons", "Cores", "Hops")
+    shown, rest = rows[:POPULATIONS], rows[POPULATIONS:]
+    more = table(f"More {kind}s", heads, rest, hidden=True) if rest else None
+    return table(f"{kind.capitalize()}s", heads, shown, hidden=True), more
+
+
+def _panel(view: View, index: int) -> tuple[str, Table | None, Table | None, Table, Table, Table]:
+    """Return the contents of the panel; index : of the mapping on the page."""
+    kind = "" if view.populations is None else f"a {view.populations.traffic.kind}, "
+    hint = f"Choose {kind}a core or a link to see more."
     outgoing = view.layers["outgoing"].ravel()
     cores = [
-        [_place(view, *divmod(cell, view.columns)), *(_cell(view, n, cell) for n in _ENDS)]
+        [
+            Head(_place(view, *divmod(cell, view.columns)), jump=f"core:{index}:{cell}"),
+            *(_cell(view, n, cell) for n in _ENDS),
+        ]
         for cell in (-outgoing).argsort(kind="stable")[:BUSIEST].tolist()
         if outgoing[cell] > 0
     ]
@@ -228,9 +302,10 @@ def _panel(view: View) -> tuple[str, Table, Table, Table]:
         d, cell = divmod(at, view.rows * view.columns)
         if loads.flat[at] > 0:
             name = f"{_place(view, *divmod(cell, view.columns))} {DIRECTIONS[d]}"
-            links.append([name, loads.flat[at].item()])
+            links.append([Head(name, jump=f"link:{index}:{d}:{cell}"), loads.flat[at].item()])
     return (
         hint,
+        *_populations(view, index),
         table("Largest senders", ("x, y", "Sends", "Receives"), cores, hidden=True),
         table("Busiest links", ("Leaves x, y", "Load"), links, hidden=True),
         table(

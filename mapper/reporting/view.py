@@ -17,11 +17,22 @@ from chipsim.chip.limits import uses
 from chipsim.chip.model import Chip
 from chipsim.chip.presets import from_fields
 from chipsim.traffic.links import existing
+from chipsim.traffic.routes import Routes
 from chipsim.traffic.ticks import tick_bounds
 from chipsim.traffic.turns import entering, of_routers
 from mapper.reporting.cells import Series
 from mapper.reporting.machine import End, ends
+from mapper.reporting.members import (
+    Members,
+    PopulationView,
+    packed_cores,
+    plain_populations,
+    rounded,
+    short,
+    view_populations,
+)
 from mapper.results.loads import Loads
+from mapper.scoring.populations import PopulationTraffic
 
 CELLS = 1 << 14
 """Maximum number of cells of a chip on the page."""
@@ -32,10 +43,17 @@ DESTINATIONS = 1 << 14
 
 CYCLES = "cycles"
 """Layer of cores and links for chips with timing."""
+POPULATION, HOPS = "population", "hops"
+"""Layers of networks with populations, and of chips whose strongest destinations are kept."""
 LAYERS = {
+    POPULATION: ("Population", "the populations of the neurons in a core, by their share"),
     "fill": ("Core fill", "size of the neurons in a core, over its capacity"),
     "outgoing": ("Outgoing traffic", "traffic from a core to other cores, per unit of time"),
     "incoming": ("Incoming traffic", "traffic to a core from other cores, per unit of time"),
+    HOPS: (
+        "Mean hops",
+        "hops of the traffic from a core to its strongest destinations, weighted by traffic",
+    ),
     "router": (
         "Router load",
         "traffic through a router, one packet per synapse, per unit of time",
@@ -57,6 +75,8 @@ LINKS = {
 SENT = {"synapse": "unicast", "core": "core-cast", "tree": "multicast"}
 """The layer of `LINKS` that a chip sends, by its delivery."""
 EMPTY, USED, UNAVAILABLE = 0, 1, 2
+SERIES = 8
+"""Number of colours of mappings."""
 
 Grid = NDArray[Any]
 
@@ -77,6 +97,8 @@ class View:
     loads : every existing link, strongest first, by name of `LINKS`
     peaks : largest and mean use of each limit, over the cores in use
     ends : traffic that leaves each chip of a machine, by the chip's delivery
+    populations : of the neurons, None without any
+    members : cores of single neurons, None if they are unknown
     destination, share : as in `chipsim.traffic.profile.Profile`, in real units; None with tiles
     """
 
@@ -95,6 +117,25 @@ class View:
     destination: Grid | None
     share: Grid | None
     ends: list[End]
+    populations: PopulationView | None = None
+    members: Members | None = None
+
+    @property
+    def first(self) -> str:
+        """Return the layer that is shown first."""
+        return "fill" if self.populations is None else POPULATION
+
+    @property
+    def window(self) -> tuple[int, int, int, int]:
+        """Return column, row, columns and rows of the part with neurons, if it is small."""
+        ys, xs = np.nonzero(self.state == USED)
+        if not ys.size:
+            return 0, 0, self.columns, self.rows
+        left, top = max(0, int(xs.min()) - 1), max(0, int(ys.min()) - 1)
+        right, low = min(self.columns, int(xs.max()) + 2), min(self.rows, int(ys.max()) + 2)
+        if (right - left) * (low - top) * 2 > self.columns * self.rows:
+            return 0, 0, self.columns, self.rows
+        return left, top, right - left, low - top
 
     @property
     def rows(self) -> int:
@@ -123,8 +164,13 @@ class View:
         return str(path).replace("\\", "/").rsplit("/", 1)[-1]
 
 
-def make_view(label: str, report: dict[str, Any], loads: Loads) -> View:
-    """Return the view of a mapping; raises `ChipError` if the report's chip is damaged."""
+def make_view(
+    label: str, report: dict[str, Any], loads: Loads, members: Members | None = None
+) -> View:
+    """Return the view of a mapping; raises `ChipError` if the report's chip is damaged.
+
+    members : its neurons, if they are known
+    """
     chip = from_fields(report["chip"], f"{label}: chip of the report")
     tile = 1
     while -(-chip.width // tile) * -(-chip.height // tile) > CELLS:
@@ -151,6 +197,9 @@ def make_view(label: str, report: dict[str, Any], loads: Loads) -> View:
     torus = chip.machine.torus if chip.machine else ""
     bounds = None if chip.time is None else tick_bounds(chip, loads, chip.time)
     idle = np.zeros(chip.cores)
+    destination = profile.destination[:, :kept] if kept else None
+    share = _real(profile.share[:, :kept], unit) if kept else None
+    populations = None if members is None else members.populations
     drawn = links | {CYCLES: np.zeros_like(links["unicast"]) if bounds is None else bounds.links}
     return View(
         label=label,
@@ -158,9 +207,11 @@ def make_view(label: str, report: dict[str, Any], loads: Loads) -> View:
         chip=chip,
         tile=tile,
         layers={
+            POPULATION: np.zeros_like(cells(state)),
             "fill": per_core(use.neurons / chip.neurons),
             "outgoing": per_core(profile.outgoing, unit),
             "incoming": per_core(profile.incoming, unit),
+            HOPS: cells(_mean_hops(chip, destination, share)),
             "router": cells(_of_routers(_passing(loads, chip) * unit, chip)),
             CYCLES: per_core(idle if bounds is None else bounds.cores),
         },
@@ -179,16 +230,20 @@ def make_view(label: str, report: dict[str, Any], loads: Loads) -> View:
             else (0, 0.0)
             for name, values in filled.items()
         },
-        destination=profile.destination[:, :kept] if kept else None,
-        share=_real(profile.share[:, :kept], unit) if kept else None,
+        destination=destination,
+        share=share,
         ends=ends(chip, links[SENT[chip.delivery]]),
+        populations=None
+        if populations is None
+        else view_populations(chip, populations, tile, _cell_pairs(chip, populations, tile)),
+        members=members,
     )
 
 
 def by_series(views: list[View]) -> list[tuple[Series | None, View]]:
     """Return each mapping with its colour; None for a single mapping."""
     several = len(views) > 1
-    return [(Series(i, view.label) if several else None, view) for i, view in enumerate(views)]
+    return [(Series(i % SERIES, view.label) if several else None, view) for i, view in enumerate(views)]
 
 
 def heads_of(first: str, views: list[View]) -> list[str]:
@@ -198,8 +253,12 @@ def heads_of(first: str, views: list[View]) -> list[str]:
 
 def shown(names: Iterable[str], views: list[View]) -> list[str]:
     """Return the names of `LAYERS` or `LINKS` that any of the mappings has."""
-    timed = any(view.chip.time is not None for view in views)
-    return [name for name in names if timed or name != CYCLES]
+    has = {
+        CYCLES: any(view.chip.time is not None for view in views),
+        POPULATION: all(view.populations is not None for view in views),
+        HOPS: any(view.destination is not None for view in views),
+    }
+    return [name for name in names if has.get(name, True)]
 
 
 def scales(views: list[View]) -> dict[str, float]:
@@ -229,7 +288,7 @@ def page_data(views: list[View]) -> dict[str, Any]:
 
 
 def _plain_scales(views: list[View]) -> dict[str, float]:
-    return {name: _short(value) for name, value in scales(views).items()}
+    return {name: rounded(value) for name, value in scales(views).items()}
 
 
 def _plain(view: View, layers: list[str], links: list[str]) -> dict[str, Any]:
@@ -243,16 +302,54 @@ def _plain(view: View, layers: list[str], links: list[str]) -> dict[str, Any]:
         "tile": view.tile,
         "limits": {name: getattr(chip, name) for name in view.usage},
         "state": view.state.ravel().tolist(),
-        "layers": {name: _list(view.layers[name]) for name in layers if name != "fill"},
-        "links": {n: [_list(direction) for direction in view.links[n]] for n in links},
-        "usage": {name: _list(values) for name, values in view.usage.items()},
-        "within": _list(view.within),
+        "window": list(view.window),
+        "layers": {
+            name: short(view.layers[name]) for name in layers if name not in ("fill", POPULATION)
+        },
+        "links": {n: [short(direction) for direction in view.links[n]] for n in links},
+        "usage": {name: short(values) for name, values in view.usage.items()},
+        "within": short(view.within),
     }
     if view.destination is not None and view.share is not None:
         out["kept"] = int(view.destination.shape[1])
         out["destination"] = view.destination.ravel().tolist()
-        out["share"] = _list(view.share)
-    return out
+        out["share"] = short(view.share)
+    if view.populations is not None:
+        out["people"] = plain_populations(view.populations)
+    return out | {"packed": packed_cores(view.members)}
+
+
+def _mean_hops(chip: Chip, destination: Grid | None, share: Grid | None) -> Grid:
+    """Return mean hops to the kept destinations of each core, shape (height, width)."""
+    shape = chip.height, chip.width
+    if destination is None or share is None or not destination.size:
+        return np.zeros(shape)
+    routes = Routes.of(chip)
+    source = np.arange(chip.cores)[:, None]
+    hops = np.zeros(destination.shape)
+    for at, place, around in (
+        (routes.column, chip.width, (routes.x, routes.round_x)),
+        (routes.row, 0, (routes.y, routes.round_y)),
+    ):
+        one, two = (each % place if place else each // chip.width for each in (source, destination))
+        one, two = at[one], at[two]
+        steps = np.abs(two - one)
+        coordinates, turn = around
+        longer = 2 * np.abs(coordinates[two].astype(np.int64) - coordinates[one]) > turn
+        hops += np.where(longer, coordinates.size - steps, steps)
+    total = share.sum(axis=1)
+    mean = np.divide((hops * share).sum(axis=1), total, out=np.zeros(chip.cores), where=total > 0)
+    return mean.reshape(shape)
+
+
+def _cell_pairs(chip: Chip, traffic: PopulationTraffic, tile: int) -> tuple[Grid, Grid]:
+    """Return the strongest pairs of the links of cells; none if a cell is a tile of cores."""
+    kept = traffic.link_pair.shape[-1]
+    if tile > 1:
+        return np.zeros((0, 0, 0, kept), np.int64), np.zeros((0, 0, 0, kept), np.int64)
+    pairs = [_at_ends(traffic.link_pair[..., k] + 1, chip) - 1 for k in range(kept)]
+    loads = [_at_ends(traffic.link_traffic[..., k], chip) for k in range(kept)]
+    return np.stack(pairs, axis=-1), np.stack(loads, axis=-1)
 
 
 def _passing(loads: Loads, chip: Chip) -> Grid:
@@ -293,15 +390,3 @@ def _tiled(array: Grid, tile: int) -> Grid:
     padded = np.zeros((*front, rows * tile, columns * tile), array.dtype)
     padded[..., :height, :width] = array
     return padded.reshape(*front, rows, tile, columns, tile).max(axis=(-3, -1))
-
-
-def _list(array: Grid) -> list[float]:
-    """Convert to a list: integers exactly, others with seven digits, more than the page shows."""
-    if np.issubdtype(array.dtype, np.integer):
-        return array.ravel().tolist()
-    return [_short(value) for value in array.ravel().tolist()]
-
-
-def _short(value: float) -> float:
-    rounded = float(f"{value:.7g}")
-    return int(rounded) if rounded.is_integer() else rounded

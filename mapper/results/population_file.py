@@ -64,7 +64,7 @@ def load_populations(folder: Path, chip: Chip) -> PopulationTraffic | None:
         return _checked(found, chip)
     except Exception as error:  # numpy raises many kinds for a damaged archive
         raise MapperError(
-            f"{path}: cannot be read: {reason_of(error)}; remove it; the page then has no "
+            f"{path}: cannot be read: {reason_of(error)}; remove it: the page then has no "
             "populations"
         ) from error
 
