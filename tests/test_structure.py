@@ -19,7 +19,8 @@ LEVELS: dict[str, list[str]] = {
     "storage": ["printable csvcells", "arrays errors address closing hashing jsontext parallel",
                 "locks extras typed exchange budget compression", "files", "npz blobs",
                 "graph quantise", "sorting", "store", "scratch generate formats samples"],
-    "chipsim": ["errors protocols parallel", "chip", "traffic", "noc", "npu ticks spiking"],
+    "chipsim": ["errors protocols parallel", "chip", "detours", "traffic", "noc",
+                "npu ticks spiking"],
     "hw": ["errors strobe", "socket integers", "barrier flow axons", "noc", "core",
            "tables npu", "chip", "run"],
     "hw.npu": [

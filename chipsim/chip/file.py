@@ -15,7 +15,7 @@ from chipsim.chip.time import time_lines
 from chipsim.chip.toml_text import toml_string
 
 _WIDTH = 96
-_LISTED = 12  # cores per line
+_LISTED = {"unavailable": 12, "broken_routers": 12, "broken_links": 4}  # cores, pairs per line
 
 
 def chip_toml(chip: Chip) -> str:
@@ -34,7 +34,7 @@ def chip_toml(chip: Chip) -> str:
         unit = unit_of(chip, field)
         text = meaning + (f", {unit}" if unit and unit not in (field, "cores") else "")
         lines += ["", *_comment(text)]
-        lines += _entry(field, getattr(chip, field))
+        lines += _entry(field, getattr(chip, field), chip.width)
     keys, tables = machine_lines(chip.machine)
     lines += keys
     if chip.npu is None:
@@ -67,17 +67,24 @@ def _comment(text: str) -> list[str]:
     )
 
 
-def _entry(field: str, value: object) -> list[str]:
-    """Return the lines of TOML for one field."""
+def _entry(field: str, value: object, width: int) -> list[str]:
+    """Return the lines of TOML for one field; width : of the chip, in cores"""
     if value is None:
         return [f"# {field} = ...{'' if field == 'weight_bits' else '  # no limit'}"]
-    if isinstance(value, tuple) and field == "unavailable":
+    if isinstance(value, tuple) and field in _LISTED:
         if not value:
             return [f"{field} = []"]
-        rows = [value[at : at + _LISTED] for at in range(0, len(value), _LISTED)]
-        return [f"{field} = [", *(f"  {', '.join(map(str, row))}," for row in rows), "]"]
+        shown = [_place(one, width) if isinstance(one, tuple) else str(one) for one in value]
+        step = _LISTED[field]
+        rows = [shown[at : at + step] for at in range(0, len(shown), step)]
+        return [f"{field} = [", *(f"  {', '.join(row)}," for row in rows), "]"]
     if isinstance(value, bool):
         return [f"{field} = {str(value).lower()}"]
     if isinstance(value, str):
         return [f"{field} = {toml_string(value)}"]
     return [f"{field} = {list(value) if isinstance(value, tuple) else value!r}"]
+
+
+def _place(pair: tuple[int, ...], width: int) -> str:
+    """Return two cores as [x, y] pairs."""
+    return f"[{', '.join(f'[{core % width}, {core // width}]' for core in pair)}]"

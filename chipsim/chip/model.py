@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Meta
 
 from chipsim.chip.energy import ChipEnergy
+from chipsim.chip.faults import LinkPairs, check_core, checked_faults, place_of, working_links
 from chipsim.chip.host import ChipHost
 from chipsim.chip.machine import Axes, Machine, flat_axes
 from chipsim.chip.memory import NO_MEMORY, PARTS, check_memory, free_bits
@@ -31,7 +32,9 @@ Delivery = Literal["synapse", "core", "tree"]
 branches on the way to these cores (multicast)."""
 
 _LIMITS = ("neurons", "synapses", "axons_in", "axons_out")
-_OMITTED = {"sharing": "none", "neuron_bits": 0}  # not in `to_json`
+_FAULTS = ("unavailable", "broken_links", "broken_routers")
+_OMITTED = {"sharing": "none", "neuron_bits": 0, **dict.fromkeys(_FAULTS[1:], ())}
+"""Values that are not in `to_json`."""
 _UNITS = ("energy_unit", "latency_unit")
 Sharing = Literal["none", "offset"]
 """Synapses that a core stores: all, or lists that are equal relative to their first neuron once."""
@@ -120,6 +123,20 @@ class Chip:
         tuple[int, ...],
         Meta(description="cores that stay empty: ids y * width + x, or [x, y] pairs"),
     ] = ()
+    broken_links: Annotated[
+        LinkPairs,
+        Meta(
+            description="links that do not work, in both directions: pairs of adjacent cores, such "
+            "as [[1, 2], [2, 2]]"
+        ),
+    ] = ()
+    broken_routers: Annotated[
+        tuple[int, ...],
+        Meta(
+            description="routers that do not route, each by a core: their cores stay empty; "
+            "routers of other unavailable cores still route"
+        ),
+    ] = ()
     delivery: Annotated[
         Delivery,
         Meta(
@@ -172,7 +189,7 @@ class Chip:
 
     def __post_init__(self) -> None:
         for name, kind in annotations_of(Chip).items():
-            if name not in ("unavailable", "origin", *TABLES):
+            if name not in (*_FAULTS, "origin", *TABLES):
                 self._check(name, kind)
         if self.width * self.height > MAX_CORES:
             raise ChipError(
@@ -184,7 +201,6 @@ class Chip:
                 f"chip {self.name}: single_target requires one packet per destination core; "
                 'add delivery = "core"'
             )
-        self._check_unavailable()
         check_memory(self)
         for name, asked in _TABLE_TYPES.items():
             value = getattr(self, name)
@@ -193,7 +209,6 @@ class Chip:
                 raise ChipError(
                     f"chip {self.name}: {name} is {value!r}; give {article} {asked.__name__}"
                 )
-        self._check_host()
         if self.machine is not None:
             size = self.machine.width, self.machine.height
             if size != (self.width, self.height):
@@ -203,6 +218,9 @@ class Chip:
                 )
             if not self.machine.to_json():
                 object.__setattr__(self, "machine", None)  # an empty machine is no machine
+        for name, checked in checked_faults(self).items():
+            object.__setattr__(self, name, checked)
+        self._check_host()
 
     def _check(self, name: str, kind: Any) -> None:
         value = getattr(self, name)
@@ -217,32 +235,16 @@ class Chip:
             asked = _ASKED.get(name, "a finite number, 0 or more")
             raise ChipError(f"{where}: {name} is {value!r}; give {asked}") from error
 
-    def _check_core(self, what: str, core: Any) -> None:
-        whole = isinstance(core, int | np.integer) and not isinstance(core, bool)
-        if not whole or not 0 <= core < self.cores:
-            raise ChipError(
-                f"chip {self.name}: {what} {core!r} is outside the {self.width}x{self.height} "
-                f"mesh; core ids run from 0 to {self.cores - 1}"
-            )
-
-    def _check_unavailable(self) -> None:
-        for core in self.unavailable:
-            self._check_core("unavailable core", core)
-        ids = tuple(sorted({int(core) for core in self.unavailable}))
-        if len(ids) == self.cores:
-            raise ChipError(f"chip {self.name}: all {self.cores} cores are unavailable; leave one")
-        object.__setattr__(self, "unavailable", ids)
-
     def _check_host(self) -> None:
         if self.host is None:
             return
         faulty = set(self.unavailable)
         for core in self.host.ports:
-            self._check_core("host: port", core)
+            check_core(self, "host: port", core)
             if core in faulty:
                 raise ChipError(
-                    f"chip {self.name}: host: port [{core % self.width}, {core // self.width}] is "
-                    "at an unavailable core; give usable cores"
+                    f"chip {self.name}: host: port {place_of(self, core)} is at an unavailable "
+                    "core; give usable cores"
                 )
 
     @property
@@ -337,12 +339,13 @@ class Chip:
 
     @property
     def links(self) -> int:
-        """Number of directed links between adjacent routers, with the links that close a torus."""
-        columns, rows = self.routers
-        torus = "" if self.machine is None else self.machine.torus
-        east = columns - 1 + ("x" in torus and columns > 1)
-        south = rows - 1 + ("y" in torus and rows > 1)
-        return 2 * (east * rows + columns * south)
+        """Number of directed links that work, with the links that close a torus."""
+        return int(working_links(self).sum())
+
+    @property
+    def detoured(self) -> bool:
+        """True if links are broken, so that routes make detours (`chipsim.detours`)."""
+        return bool(self.broken_links or self.broken_routers)
 
     def coordinates(self) -> tuple[Int32Array, Int32Array]:
         """Return column and row of every core: two arrays of shape (cores,), indexed by core id."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from chipsim.errors import ChipError
 
 
@@ -27,3 +29,18 @@ def core_ids(listed: object, field: str, what: str, width: int, height: int) -> 
         else:
             ids.append(item)
     return tuple(ids)
+
+
+def core_pairs(listed: object, field: str, what: str, width: int, height: int) -> Any:
+    """Return the pairs of core ids of a list of pairs, each of two ids or [x, y] pairs.
+
+    Arguments and errors as in `core_ids`; other values than pairs are returned as they are.
+    """
+    if not isinstance(listed, list | tuple):
+        raise ChipError(
+            f"{field} is {listed!r}; give a list of pairs of cores, such as [[[1, 2], [2, 2]]]"
+        )
+    return tuple(
+        core_ids(pair, field, what, width, height) if isinstance(pair, list | tuple) else pair
+        for pair in listed
+    )

@@ -18,7 +18,7 @@ from chipsim.chip.machine import KEYS, machine_from_fields
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.chip.npu_table import npu_from_table
-from chipsim.chip.places import core_ids
+from chipsim.chip.places import core_ids, core_pairs
 from chipsim.chip.provenance import KEYS as ORIGIN_KEYS
 from chipsim.chip.provenance import provenance_from_fields
 from chipsim.chip.sanafe import chip_of_architecture
@@ -46,10 +46,11 @@ def parse_chip(text: str) -> Chip:
     A ``.yaml`` file is an architecture of SANA-FE (`chip_of_architecture`). A ``.toml`` file holds
     Chip's fields as top-level keys: ``width`` and ``height``, and any of ``name`` (default: the
     file's stem), ``neurons``, ``synapses``, ``axons_in``, ``axons_out``, ``delivery``,
-    ``energy_router``, ``energy_link``, ``latency_router``, ``latency_link``, ``unavailable`` (a
-    list of core ids, of [x, y] pairs, or of both), the tables ``npu`` (`npu_from_table`), ``time``
-    (`time_from_table`), ``energy`` (`energy_from_table`) and ``host`` (`host_from_table`), the keys
-    of a machine (`machine_from_fields`) and the sources of the numbers (`provenance_from_fields`).
+    ``energy_router``, ``energy_link``, ``latency_router``, ``latency_link``, ``unavailable`` and
+    ``broken_routers`` (lists of core ids, of [x, y] pairs, or of both), ``broken_links`` (a list of
+    pairs of these), the tables ``npu`` (`npu_from_table`), ``time`` (`time_from_table`), ``energy``
+    (`energy_from_table`) and ``host`` (`host_from_table`), the keys of a machine
+    (`machine_from_fields`) and the sources of the numbers (`provenance_from_fields`).
     A bare WIDTHxHEIGHT has the default NPU and the cycles of the hardware in ``hw``; presets and
     files without these tables have none.
 
@@ -126,7 +127,8 @@ def from_fields(values: Mapping[str, Any], where: str = "chip") -> Chip:
         if key not in values:
             raise ChipError(f"{where}: key {key!r} is missing; add it")
     given = {key: value for key, value in values.items() if key not in (*KEYS, *ORIGIN_KEYS)}
-    pairs, host = given.pop("unavailable", []), given.pop("host", None)
+    host, links = given.pop("host", None), given.pop("broken_links", [])
+    empty, routers = given.pop("unavailable", []), given.pop("broken_routers", [])
     try:
         if given.get("npu") is not None:
             given["npu"] = npu_from_table(given["npu"], str(given["name"]))
@@ -137,10 +139,11 @@ def from_fields(values: Mapping[str, Any], where: str = "chip") -> Chip:
         # First without the values that may hold [x, y] pairs: these need a valid width.
         chip = Chip(**given)
         size = chip.width, chip.height
-        ids = core_ids(pairs, "unavailable", "unavailable core", *size)
         found = Chip(
             **given,
-            unavailable=ids,
+            unavailable=core_ids(empty, "unavailable", "unavailable core", *size),
+            broken_routers=core_ids(routers, "broken_routers", "core of a broken router", *size),
+            broken_links=core_pairs(links, "broken_links", "core of a broken link", *size),
             host=None if host is None else host_from_table(host, *size),
             machine=machine_from_fields(values, *size),
         )

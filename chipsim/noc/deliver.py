@@ -69,6 +69,7 @@ def deliver(
         )
     if limit is not None and limit < 0:
         raise ChipError(f"limit is {limit}; give a number of cycles, 0 or more")
+    mesh.require_routes(mesh.router[sources], mesh.router[targets])
     order = np.lexsort((times, sources))  # stable
     stop = np.cumsum(np.bincount(sources, minlength=mesh.cores))
     feed = Feed(

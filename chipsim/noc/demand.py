@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from chipsim.detours.paths import route_steps
 from chipsim.errors import ChipError
 from chipsim.noc.kernel import _guide
 from chipsim.noc.mesh import Mesh
@@ -77,6 +78,7 @@ class Demand:
             raise ChipError(
                 "load: flows must be sorted by source, with nodes of the mesh and weights above 0"
             )
+        mesh.require_routes(mesh.router[source], mesh.router[target])
         indptr = np.searchsorted(source, np.arange(mesh.cores + 1)).astype(np.int64)
         below = np.cumsum(weight, dtype=np.int64)
         before = np.concatenate([[0], below])[indptr]
@@ -190,6 +192,12 @@ def _spread_loads(mesh: Mesh, rate: FloatArray, links: FloatArray, received: Flo
     _, height, width = links.shape
     received += rate.sum() / rate.size
     sent = rate.reshape(height, width)
+    if mesh.detours is not None:
+        nodes = np.arange(rate.size)
+        for node in np.flatnonzero(rate):
+            flow = np.full(rate.size, rate[node] / rate.size)
+            _flow_loads(mesh, np.full_like(nodes, node), nodes, flow, links)
+        return
     turning = np.repeat(sent.sum(axis=1, keepdims=True) / width, width, axis=1)
     if mesh.ways is not None:
         nodes = np.arange(rate.size)
@@ -210,7 +218,11 @@ def _spread_loads(mesh: Mesh, rate: FloatArray, links: FloatArray, received: Flo
 def _flow_loads(
     mesh: Mesh, source: Int64Array, target: Int64Array, flow: FloatArray, links: FloatArray
 ) -> None:
-    """Add the loads of flows under XY routing; arrays of shape (flows,), links as above."""
+    """Add the loads of flows on their routes; arrays of shape (flows,), links as above."""
+    if mesh.detours is not None:
+        for index, router, way in route_steps(mesh.detours, source, target):
+            np.add.at(links.reshape(4, -1), (way, router), flow[index])
+        return
     height, width = mesh.height, mesh.width
     y, x = np.divmod(source, width)
     to_x = target % width

@@ -146,7 +146,16 @@ def new_run(
             f"load: built for {len(demand.rate)} nodes, but the mesh has {mesh.cores}; "
             "use the chip that it was built for"
         )
+    if demand.spread and demand.rate.any():
+        _require_all_routes(mesh)
     return MeshRun(mesh, demand.feed(seed), new_tally(mesh), (warmup, warmup + cycles))
+
+
+def _require_all_routes(mesh: Mesh) -> None:
+    """Raise `ChipError` unless routes lead from every router to every other."""
+    nodes = np.arange(mesh.nodes)
+    for node in nodes if mesh.detours is not None else ():
+        mesh.require_routes(np.full_like(nodes, node), nodes)
 
 
 def result_of(run: MeshRun, waits: Int64Array) -> Load:

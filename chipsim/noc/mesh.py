@@ -8,18 +8,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from chipsim.chip.faults import links_of
 from chipsim.chip.model import Chip
+from chipsim.detours.paths import unreached
+from chipsim.detours.tables import Detours, detours_of
 from chipsim.errors import ChipError
 from chipsim.noc.kernel import CYCLE, NEVER, SCALARS, _advance, _start
-from chipsim.noc.moves import EAST, LOCAL, NORTH, SOUTH, WEST, WHEEL, leads
-from chipsim.noc.state import Feed, FifoLayout, Rings, Routers, Sources, Tally, Tiles, Times, Wires
+from chipsim.noc.moves import WHEEL, leads
+from chipsim.noc.rings import OUTPUTS, TorusSteps, fifos_after, rings_of
+from chipsim.noc.state import Feed, FifoLayout, Routers, Sources, Tally, Tiles, Times, Wires
 from chipsim.noc.tiles import NOBODY
-from chipsim.protocols import FloatArray, Int64Array
+from chipsim.protocols import BoolArray, FloatArray, Int64Array
 from chipsim.traffic.machines import link_times
-from chipsim.traffic.routes import Routes, way
 
-OUTPUTS = (EAST, WEST, SOUTH, NORTH)
-"""Outputs in the order of `chipsim.traffic.links.DIRECTIONS`."""
 DEPTH = 4
 """Default depth of the FIFO of an input, in flits."""
 MAX_SLOTS = 1 << 28
@@ -51,37 +52,14 @@ class LinkTiming(NamedTuple):
         return held
 
 
-class TorusSteps(NamedTuple):
-    """Steps between columns of routers on a torus, and between rows.
-
-    x, y : int64, shape (width, width) and (height, height), negative westwards and northwards
-    axes : axes that are rings: "x", "y" or "xy"
-    """
-
-    x: Int64Array
-    y: Int64Array
-    axes: str
-
-    @classmethod
-    def of(cls, chip: Chip) -> TorusSteps | None:
-        """Return the ways that the metrics assume, or None without a torus."""
-        if chip.machine is None or not chip.machine.torus:
-            return None
-        routes = Routes.of(chip)
-        x, y = (
-            np.array([[way(a, b, at, around) for b in range(len(at))] for a in range(len(at))])
-            for at, around in ((routes.x, routes.round_x), (routes.y, routes.round_y))
-        )
-        return cls(x.astype(np.int64), y.astype(np.int64), chip.machine.torus)
-
-
 @dataclass(frozen=True, slots=True)
 class Mesh:
     """``width`` x ``height`` routers; each of their five inputs holds ``depth`` flits.
 
     Node = y * width + x, x to the east, y to the south. Buffers after slow links also hold the
     flits that are in flight on the link. ``tile`` gives the columns and rows of cores that share a
-    router; cores are numbered like nodes, over the whole mesh. ``ways`` is for a torus.
+    router; cores are numbered like nodes, over the whole mesh. ``ways`` is for a torus, ``detours``
+    for routes around broken links.
 
     Raises
     ------
@@ -95,6 +73,7 @@ class Mesh:
     links: LinkTiming | None = field(default=None, compare=False, repr=False)
     tile: tuple[int, int] = (1, 1)
     ways: TorusSteps | None = field(default=None, compare=False, repr=False)
+    detours: Detours | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("width", "height", "depth"):
@@ -107,7 +86,7 @@ class Mesh:
                 f"mesh: a flit takes {int(self.links.latency.max())} cycles on a link; the "
                 f"simulator supports up to {WHEEL - 1}: give links more bandwidth or less latency"
             )
-        if self.ways is not None and self.depth < 2:
+        if self.ways is not None and self.detours is None and self.depth < 2:
             raise ChipError(
                 "mesh: depth is 1; a torus needs buffers of 2 flits or more, so that one place in "
                 "each of its rings stays free"
@@ -126,7 +105,7 @@ class Mesh:
         alike = bool((ways == 1).all() and (cycles == 1).all())
         tile = (1, 1) if machine is None else machine.tile_size
         links = None if alike else LinkTiming(ways, cycles)
-        return cls(*chip.routers, depth, links, tile, TorusSteps.of(chip))
+        return cls(*chip.routers, depth, links, tile, TorusSteps.of(chip), detours_of(chip))
 
     @property
     def nodes(self) -> int:
@@ -143,8 +122,26 @@ class Mesh:
         """Axes on which the last router is adjacent to the first."""
         return "" if self.ways is None else self.ways.axes
 
+    @property
+    def works(self) -> BoolArray:
+        """Whether each link exists and works, shape (4, height, width)."""
+        if self.detours is not None:
+            return self.detours.works
+        return links_of(self.width, self.height, self.torus)
+
+    def require_routes(self, source: Int64Array, target: Int64Array) -> None:
+        """Raise `ChipError` for a pair of routers without a route: all their links are broken."""
+        if self.detours is None:
+            return
+        cut = unreached(self.detours, source, target)
+        if cut.size:
+            raise ChipError(
+                f"mesh: no route leads from router {source[cut[0]]} to router {target[cut[0]]}; "
+                "their links are broken"
+            )
+
     def steps(self, source: Int64Array, target: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return columns and rows between routers, negative westwards and northwards."""
+        """Return columns and rows of XY routes, negative westwards and northwards."""
         (y, x), (to_y, to_x) = (np.divmod(each, self.width) for each in (source, target))
         if self.ways is None:
             return to_x - x, to_y - y
@@ -214,42 +211,8 @@ def new_routers(mesh: Mesh, trees: ByteMask | None = None) -> Routers:
         wires=_wires(mesh),
         trees=np.zeros(0, dtype=np.int8) if trees is None else trees,
         ahead=leads(mesh.width),
-        rings=_rings(mesh),
+        rings=rings_of(mesh.width, mesh.height, mesh.ways, mesh.detours),
     )
-
-
-def _rings(mesh: Mesh) -> Rings:
-    """Return the rings of a torus; empty arrays without one."""
-    if mesh.ways is None:
-        none = np.zeros(0, dtype=np.int64)
-        grid = np.zeros((0, 0), dtype=np.int8)
-        return Rings(none.astype(np.int32), grid, grid, none, none)
-    inputs = 31  # five bits
-    enters = np.zeros(5, dtype=np.int64)
-    for axis, both in (("x", (EAST, WEST)), ("y", (SOUTH, NORTH))):
-        if axis in mesh.ways.axes:
-            for output, other in (both, both[::-1]):
-                enters[output] = inputs & ~(1 << other)  # all inputs but the one straight ahead
-    return Rings(
-        row=(np.arange(mesh.nodes) // mesh.width).astype(np.int32),
-        east=np.sign(mesh.ways.x).astype(np.int8),
-        south=np.sign(mesh.ways.y).astype(np.int8),
-        leads=_into(mesh).ravel(),
-        enters=enters,
-    )
-
-
-def _into(mesh: Mesh) -> Int64Array:
-    """Return the FIFO after each output, shape (nodes, 5), wrapping round at the edges."""
-    y, x = np.divmod(np.arange(mesh.nodes), mesh.width)
-    found = np.empty((mesh.nodes, 5), dtype=np.int64)
-    for output, other, dx, dy in (
-        (NORTH, SOUTH, 0, -1), (EAST, WEST, 1, 0), (SOUTH, NORTH, 0, 1), (WEST, EAST, -1, 0),
-        (LOCAL, 0, 0, 0),
-    ):  # fmt: skip
-        there = (y + dy) % mesh.height * mesh.width + (x + dx) % mesh.width
-        found[:, output] = 5 * there + other
-    return found
 
 
 def new_tiles(mesh: Mesh) -> Tiles:
@@ -276,10 +239,11 @@ def _wires(mesh: Mesh) -> Wires:
     latency = np.ones((mesh.nodes, 5), dtype=np.int64)
     cycles = np.ones((mesh.nodes, 5))
     room = np.full(5 * (mesh.nodes + 1), mesh.depth, dtype=np.int32)
+    after = fifos_after(mesh.width, mesh.height)
     for direction, port in enumerate(OUTPUTS):
         latency[:, port] = mesh.links.latency[direction].ravel()
         cycles[:, port] = mesh.links.cycles[direction].ravel()
-        room[_into(mesh)[:, port]] += mesh.links.held[direction].ravel().astype(np.int32)
+        room[after[:, port]] += mesh.links.held[direction].ravel().astype(np.int32)
     return Wires(
         latency=latency.ravel(),
         cycles=cycles.ravel(),

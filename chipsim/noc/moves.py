@@ -21,6 +21,9 @@ from its row, moves only if the next buffer has room for two flits; a flit alrea
 room for one. An output does not offer flits that may not enter, so that these do not block the
 ring. Columns never wait for rows, so trees drain as well: a copy that takes the last place of a
 ring leaves its own place once its other copies have left.
+
+If links are broken, flits follow tables (`chipsim.detours`), whose turns cannot deadlock: the links
+that packets wait for form no circle, also on a torus, so no places are kept free.
 """
 
 from __future__ import annotations
@@ -76,6 +79,13 @@ def route(column, v, target):
 
 
 @njit(cache=True, nogil=True, inline="always")
+def table_route(routers, v, port, target):
+    """Return the output of a flit of an input where links are broken."""
+    place = np.int64(target) * len(routers.request) + v
+    return np.int64(routers.rings.table[place]) >> (3 * port) & 7
+
+
+@njit(cache=True, nogil=True, inline="always")
 def round_route(routers, v, target):
     """Return the output on a torus, the shorter way round."""
     rings, column = routers.rings, routers.column
@@ -104,6 +114,8 @@ def asks(routers, bits, v, port, flit):
         target = flit & ((1 << bits) - 1)
         if len(routers.rings.row) == 0:
             output = route(routers.column, v, target)
+        elif len(routers.rings.table) > 0:
+            output = table_route(routers, v, port, target)
         else:
             output = round_route(routers, v, target)
         found = 1 << (5 * output + port)

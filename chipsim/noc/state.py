@@ -32,15 +32,18 @@ class Wires(NamedTuple):
 
 
 class Rings(NamedTuple):
-    """A torus; all empty without one.
+    """A torus, or routes around broken links; all empty if routes are the XY routes of a mesh.
 
-    row : ndarray[int32], shape (nodes,), y of each node
+    table : ndarray[uint16], shape (destinations * nodes,), outputs of flits by destination and node
+        if links are broken: three bits for each input; else empty
+    row : ndarray[int32], shape (nodes,), y of each node; not empty
     east, south : ndarray[int8], shape (columns, columns) and (rows, rows): sign of the way between
         two columns or rows
     leads : ndarray[int64], shape (5 * nodes,), the FIFO after an output
     enters : ndarray[int64], shape (5,), inputs whose flits enter a ring at an output, as bits
     """
 
+    table: np.ndarray[tuple[int], np.dtype[np.uint16]]
     row: Int32Array
     east: np.ndarray[tuple[int, int], np.dtype[np.int8]]
     south: np.ndarray[tuple[int, int], np.dtype[np.int8]]

@@ -44,11 +44,12 @@ class Traffic:
         Load of the link that leaves router (x, y) at [d, y, x] towards
         `chipsim.traffic.links.DIRECTIONS[d]`: with one packet per synapse, in ``weight_unit``; with
         one packet per destination core, and with multicast trees, in ``rate_unit``.
-    unicast_turns, core_turns, multicast_turns : ndarray[int64], shape (8, rows, columns)
+    unicast_turns, core_turns, multicast_turns : ndarray[int64], shape (turns, rows, columns)
         Where these packets leave their cores and turn, in the form of `chipsim.traffic.turns`; for
         packets to cores and trees, shape (0, ...) if the chip does not need them.
     congestion : ndarray[float64], shape (rows, columns of routers)
-        Expected load of the routers when spikes spread over all minimal paths.
+        Expected load of the routers when spikes spread over all minimal paths; if links are broken,
+        the load on their routes.
     congestion_sample : the sample of traffic that congestion was measured on; None for all traffic
     connectivity : sum over neurons of rate * (number of other cores reached)
     unicast_hops : sum over synapses of the rate of the source * distance, in ``rate_unit``: hops of

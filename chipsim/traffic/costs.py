@@ -8,6 +8,7 @@ from chipsim.chip.model import Chip
 from chipsim.protocols import Int32Array, Int64Array
 from chipsim.traffic.arrays import Traffic
 from chipsim.traffic.routes import Routes
+from chipsim.traffic.walks import links_of_flows
 
 
 def links_cost(loads: Int64Array, costs: tuple[float, float]) -> float:
@@ -33,8 +34,12 @@ def latency_max(chip: Chip, traffic: Traffic) -> float:
     for index in range(traffic.pairs.stripes):
         source, target, _ = traffic.pairs.stripe(index)
         source, target = source[source != target], target[source != target]
-        dx = _steps(columns[source], columns[target], routes.x, routes.round_x)
-        dy = _steps(rows[source], rows[target], routes.y, routes.round_y)
+        if chip.detoured:
+            dx, dy = np.empty(len(source), np.int64), np.empty(len(source), np.int64)
+            links_of_flows(source, target, routes, dx, dy)
+        else:
+            dx = _steps(columns[source], columns[target], routes.x, routes.round_x)
+            dy = _steps(rows[source], rows[target], routes.y, routes.round_y)
         ways = (dx + dy + 1) * chip.latency_router + dx * across + dy * down
         longest = max(longest, float(ways.max(initial=0.0)))
     return longest

@@ -17,11 +17,13 @@ from chipsim.parallel import map_ordered
 from chipsim.protocols import FloatArray, Int32Array, Int64Array
 from chipsim.traffic.congestion import Walks, router_loads
 from chipsim.traffic.congestion_sample import CongestionSample, choose_sample
-from chipsim.traffic.links import Totals, new_differences, route_flows
+from chipsim.traffic.links import Totals, loads_of, new_differences, route_flows
 from chipsim.traffic.machines import FlowCosts, costs_of
 from chipsim.traffic.pairs import PairTable
 from chipsim.traffic.profile import Profile
+from chipsim.traffic.routes import distances_of
 from chipsim.traffic.sweep import SUM_LIMIT
+from chipsim.traffic.turns import entering, of_routers
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +31,10 @@ class Flows:
     """Sums over all flows between cores.
 
     totals : as in `chipsim.traffic.links.Totals`
-    routes : ndarray[int64], shape (12, rows + 1, columns of routers + 1): differences of the XY
+    routes : ndarray[int64], shape (4 + turns, rows + 1, columns of routers + 1): differences of the
         routes, as in `chipsim.traffic.links`
-    congestion : ndarray[float64], shape (rows, columns), expected loads of the routers
+    congestion : ndarray[float64], shape (rows, columns), expected loads of the routers; if links
+        are broken, their loads on the routes
     sample : the sample that congestion was measured on, None for all traffic
     profile : traffic by core and by distance
     costs : costs on a machine
@@ -66,14 +69,13 @@ def follow(chip: Chip, pairs: PairTable, used: Int64Array, threads: int = 1) -> 
     ``used`` holds the ids of the cores in the pairs. Raises ChipError if weight * hops exceeds
     2^62.
     """
-    walks = _walks(chip, used) if len(used) else None
-    sample = choose_sample(chip, pairs, len(used), threads)
+    walks = _walks(chip, used) if len(used) and not chip.detoured else None
+    sample = None if chip.detoured else choose_sample(chip, pairs, len(used), threads)
     profile = Profile.idle(chip)
 
     def work(index: int) -> _Range:
         found = _Range(chip)
         for flows in pairs.stripes_of(index):
-            assert walks is not None
             found.add(flows, walks, sample, profile)
         return found
 
@@ -81,6 +83,9 @@ def follow(chip: Chip, pairs: PairTable, used: Int64Array, threads: int = 1) -> 
     for part in map_ordered(work, range(pairs.ranges), threads):
         every.join(part)
     profile.receive((every.incoming, every.distances))
+    if chip.detoured:
+        through = entering(loads_of(every.routes)).sum(axis=0)
+        every.congestion += through + of_routers(chip, profile.outgoing)
     return Flows(every.totals, every.routes, every.congestion, sample, profile, every.costs)
 
 
@@ -94,16 +99,17 @@ class _Range:
         self.routes = new_differences(chip)
         self.congestion: FloatArray = np.zeros((rows, columns), dtype=np.float64)
         self.incoming: Int64Array = np.zeros(chip.cores, dtype=np.int64)
-        self.distances: Int64Array = np.zeros(columns + rows - 1, dtype=np.int64)
+        self.distances: Int64Array = np.zeros(distances_of(chip), dtype=np.int64)
 
     def add(
-        self, flows: tuple[Int32Array, Int32Array, Int64Array], walks: Walks,
+        self, flows: tuple[Int32Array, Int32Array, Int64Array], walks: Walks | None,
         sample: CongestionSample | None, profile: Profile,
     ) -> None:  # fmt: skip
-        """Route the flows of a stripe."""
+        """Route the flows of a stripe; walks : for congestion, None for its routes alone"""
         chip = self._chip
-        routed = router_loads if sample is None else sample.router_loads
-        self.congestion += routed(chip, walks, *flows)
+        if walks is not None:
+            routed = router_loads if sample is None else sample.router_loads
+            self.congestion += routed(chip, walks, *flows)
         incoming, distances = profile.send(chip, *flows)
         self.incoming += incoming
         self.distances += distances

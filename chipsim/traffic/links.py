@@ -2,10 +2,11 @@
 
 Loads are int64 of shape (4, rows, columns of routers): entry [d, y, x] is the link that leaves the
 router in column x, row y towards DIRECTIONS[d]. Links that would leave the mesh stay 0; on a torus
-they lead to its other end. A route is a run in the row of its source and a run in the column of its
-target, so adding it to differences of shape (4, rows + 1, columns + 1) costs O(1); `loads_of` turns
-differences into loads. Eight more arrays of the same shape may follow: they count where routes
-leave their core and turn (`chipsim.traffic.turns`).
+they lead to its other end; `chipsim.chip.faults.working_links` selects the links that work. A route
+is a run in the row of its source and a run in the column of its target, so adding it to differences
+of shape (4, rows + 1, columns + 1) costs O(1); `loads_of` turns differences into loads. Eight more
+arrays of the same shape may follow, or twelve if links are broken: they count where routes leave
+their core and turn (`chipsim.traffic.turns`).
 """
 
 from __future__ import annotations
@@ -18,15 +19,20 @@ from numba import njit
 from chipsim.chip.model import Chip
 from chipsim.protocols import Int32Array, Int64Array
 from chipsim.traffic.routes import Routes, add_route, add_turns, way
+from chipsim.traffic.walks import add_detour
 
 DIRECTIONS = ("east", "west", "south", "north")
 """x + 1, x - 1, y + 1, y - 1: row 0 is the northernmost."""
 
 
 def new_differences(chip: Chip, turns: bool = True) -> Int64Array:
-    """Return zero differences, shape (12, rows + 1, columns + 1); without turns (4, ...)."""
+    """Return zero differences, shape (4 + turns, rows + 1, columns + 1).
+
+    turns : whether to count 8 kinds of turns and entries, or 12 if links are broken
+    """
     columns, rows = chip.routers
-    return np.zeros((12 if turns else 4, rows + 1, columns + 1), dtype=np.int64)
+    kinds = (12 if chip.detoured else 8) if turns else 0
+    return np.zeros((4 + kinds, rows + 1, columns + 1), dtype=np.int64)
 
 
 def loads_of(differences: Int64Array) -> Int64Array:
@@ -38,22 +44,8 @@ def loads_of(differences: Int64Array) -> Int64Array:
 
 
 def turns_of(differences: Int64Array) -> Int64Array:
-    """Return where routes enter and turn, shape (8, rows, columns), or (0, ...) without turns."""
+    """Return where routes enter and turn, shape (turns, rows, columns), 0 without turns."""
     return differences[4:, :-1, :-1].copy()
-
-
-def existing(loads: Int64Array, torus: str = "") -> Int64Array:
-    """Return the loads of the links that exist, shape (Chip.links,), direction by direction.
-
-    torus : axes with a link from the last router to the first, if there is more than one router
-    """
-    east, west, south, north = loads
-    _, rows, columns = loads.shape
-    if "x" not in torus or columns == 1:
-        east, west = east[:, :-1], west[:, 1:]
-    if "y" not in torus or rows == 1:
-        south, north = south[:-1], north[1:]
-    return np.concatenate([part.ravel() for part in (east, west, south, north)])
 
 
 @dataclass(slots=True)
@@ -83,7 +75,7 @@ class Totals:
 def route_flows(
     chip: Chip, source: Int32Array, target: Int32Array, weight: Int64Array
 ) -> tuple[Int64Array, Totals]:
-    """Route every flow as its own XY packet; return the differences and the totals.
+    """Route every flow as its own packet; return the differences and the totals.
 
     ``source``, ``target`` (core ids) and ``weight`` (positive) have shape (flows,).
     """
@@ -115,8 +107,9 @@ def add_straight(diff, x0, y0, x, y, rate):
 
 @njit(cache=True, nogil=True)
 def _unicast(source, target, weight, routes, diff):
-    """Add the XY route of every flow to ``diff`` of `new_differences`."""
+    """Add the route of every flow to ``diff`` of `new_differences`."""
     width, torus = routes.column.size, routes.torus
+    columns, detoured = np.int64(routes.x.size), len(routes.table) > 0
     total = 0
     cut = 0
     hops = 0
@@ -133,7 +126,9 @@ def _unicast(source, target, weight, routes, diff):
         y1 = target[i] // width
         x1 = routes.column[target[i] - y1 * width]
         y1 = routes.row[y1]
-        if torus:
+        if detoured:
+            d = add_detour(diff, routes, y0 * columns + x0, y1 * columns + x1, w)
+        elif torus:
             dx = way(x0, x1, routes.x, routes.round_x)
             dy = way(y0, y1, routes.y, routes.round_y)
             add_route(diff, x0, y0, dx, dy, w)
@@ -144,7 +139,6 @@ def _unicast(source, target, weight, routes, diff):
         hops += w * d
         estimate += float(w) * d
         farthest = max(farthest, d)
-        if torus:
-            continue
-        add_straight(diff, x0, y0, x1, y1, w)
+        if not (torus or detoured):
+            add_straight(diff, x0, y0, x1, y1, w)
     return total, cut, hops, farthest, estimate

@@ -12,7 +12,8 @@ from numba import njit
 from chipsim.chip.machine import BOARDS, CHIPS, Machine
 from chipsim.chip.model import Chip
 from chipsim.protocols import FloatArray, Int32Array, Int64Array
-from chipsim.traffic.routes import add_route, leg, way
+from chipsim.traffic.routes import Routes, add_route, leg, way
+from chipsim.traffic.walks import extra_cost
 
 PARTS = ("tiles", "chips", "boards")
 """Parts between which `FlowCosts.cut` sums, from small to large."""
@@ -22,7 +23,8 @@ PARTS = ("tiles", "chips", "boards")
 class FlowCosts:
     """Sums over unicast flows, in weight units times cost units.
 
-    total, farthest : weight times distance in coordinates, and the largest distance
+    total, farthest : weight times distance in coordinates, and the largest distance; detours around
+        broken links add their cost
     estimate : ``total`` in float64, which cannot overflow
     cut : weight between different tiles, chips and boards
     """
@@ -46,7 +48,9 @@ def costs_of(chip: Chip, source: Int32Array, target: Int32Array, weight: Int64Ar
     if chip.machine is None:
         return costs
     cells = part_ids(chip.machine)
-    total, farthest, estimate = _sum_costs(source, target, weight, chip.axes, cells, costs.cut)
+    total, farthest, estimate = _sum_costs(
+        source, target, weight, chip.axes, Routes.of(chip), cells, costs.cut
+    )
     costs.total, costs.farthest, costs.estimate = int(total), int(farthest), float(estimate)
     return costs
 
@@ -158,14 +162,17 @@ def apart(axes, a, b):
 
 
 @njit(cache=True, nogil=True)
-def _sum_costs(source, target, weight, axes, parts, cut):
+def _sum_costs(source, target, weight, axes, routes, parts, cut):
     """Return the sums of `FlowCosts` but ``cut``, which is filled; parts : from `part_ids`"""
     total = np.int64(0)
     farthest = np.int64(0)
     estimate = 0.0
+    detoured = len(routes.table) > 0
     for i in range(source.size):
         s, t, w = source[i], target[i], weight[i]
         d = apart(axes, s, t)
+        if detoured:
+            d += extra_cost(routes, s, t)
         total += w * d
         estimate += float(w) * d
         farthest = max(farthest, d)

@@ -1,9 +1,10 @@
 """Metrics of a mapping: one dict of plain numbers, named as in the report.
 
-d is the distance in hops between the cores of a synapse: the links between routers on its XY route;
-cores of a tile share a router, at a distance of 0. w is its weight, W the sum of all w. All metrics
-except those under ``core`` and ``multicast`` assume one packet per spike and synapse, and are
-functions of the sums per core pair.
+d is the distance in hops between the cores of a synapse: the links between routers on its XY route
+or, if links are broken, on the route that avoids them (`chipsim.detours`); "XY routing" below
+stands for both. Cores of a tile share a router, at a distance of 0. w is its weight, W the sum of
+all w. All metrics except those under ``core`` and ``multicast`` assume one packet per spike and
+synapse, and are functions of the sums per core pair.
 
 cut_weight, cut_fraction
     Sum of w between different cores; the sum divided by W.
@@ -22,7 +23,7 @@ router_load_max, router_load_mean
     Spikes through a router, over all routers, under XY routing.
 congestion_mean, congestion_max
     Over all routers, expected load if spikes spread over all minimal paths, as on a mesh with
-    adaptive routers.
+    adaptive routers; if links are broken, the router loads.
 congestion, congestion_pairs, congestion_share
     Only if congestion was measured on a sample of the traffic
     (`chipsim.traffic.congestion_sample`): the word "sampled", the sampled pairs of different
@@ -76,6 +77,7 @@ from typing import Any
 
 import numpy as np
 
+from chipsim.chip.faults import working_links
 from chipsim.chip.limits import MEMORY, uses
 from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
@@ -85,7 +87,6 @@ from chipsim.traffic.congestion_sample import SAMPLED
 from chipsim.traffic.costs import latency_max, links_cost
 from chipsim.traffic.energies import energy_parts
 from chipsim.traffic.latency import mapped_latency
-from chipsim.traffic.links import existing
 from chipsim.traffic.machines import PARTS, crossings
 from chipsim.traffic.queues import tick_queues
 from chipsim.traffic.ticks import tick_bounds
@@ -197,7 +198,7 @@ def _crossings(
 
 def _link_loads(chip: Chip, loads: Int64Array, unit: float) -> dict[str, Any]:
     """Largest, mean and 99th percentile of loads of shape (4, rows, columns)."""
-    links = existing(loads, "" if chip.machine is None else chip.machine.torus)
+    links = loads[working_links(chip)]
     if not len(links):  # a single core
         return {"link_load_max": _scaled(0, unit), "link_load_mean": 0.0, "link_load_p99": 0.0}
     return {

@@ -15,7 +15,8 @@ from numba import njit
 
 from chipsim.chip.model import Chip
 from chipsim.protocols import Int32Array, Int64Array
-from chipsim.traffic.routes import Routes, way
+from chipsim.traffic.routes import Routes, distances_of, way
+from chipsim.traffic.walks import route_sums, router_of
 
 DESTINATIONS = 1 << 16
 """Number of strongest destinations kept for all cores of a chip together."""
@@ -31,7 +32,7 @@ class Profile:
         Weight to other cores, and from other cores.
     within : ndarray[int64], shape (cores,)
         Weight that stays in the core.
-    distances : ndarray[int64], shape (columns + rows of routers - 1,)
+    distances : ndarray[int64], shape (columns + rows of routers - 1,), more with broken links
         Weight of the spikes that travel 0, 1, 2, ... hops.
     destination : ndarray[int32], shape (cores, kept), core id
         The strongest destinations of each core other than itself, by falling weight, then by id; -1
@@ -55,7 +56,7 @@ class Profile:
             outgoing=np.zeros(cores, np.int64),
             incoming=np.zeros(cores, np.int64),
             within=np.zeros(cores, np.int64),
-            distances=np.zeros(sum(chip.routers) - 1, np.int64),
+            distances=np.zeros(distances_of(chip), np.int64),
             destination=np.full((cores, kept), -1, np.int32),
             share=np.zeros((cores, kept), np.int64),
         )
@@ -101,14 +102,17 @@ def _send(source, target, weight, routes, sums):
     outgoing, incoming, within = sums.outgoing, sums.incoming, sums.within
     distances, destination, share = sums.distances, sums.destination, sums.share
     kept = destination.shape[1]
-    width, torus = routes.column.size, routes.torus
+    width, torus, detoured = routes.column.size, routes.torus, len(routes.table) > 0
     for i in range(len(source)):
         s = source[i]
         t = target[i]
         w = weight[i]
         x0, x1 = routes.column[s % width], routes.column[t % width]
         y0, y1 = routes.row[s // width], routes.row[t // width]
-        if torus:
+        if detoured:
+            across, down, _ = route_sums(routes, router_of(routes, s), router_of(routes, t))
+            d = across + down
+        elif torus:
             d = abs(way(x0, x1, routes.x, routes.round_x))
             d += abs(way(y0, y1, routes.y, routes.round_y))
         else:

@@ -11,7 +11,8 @@ The smallest such T for all buffers is the estimate. Waiting of a head for an ou
   Their number is the flits of the input per cycle times their waiting (Little's law).
 
 Room depends on the buffers after it alone, so XY routes are followed from their ends to their
-starts, without iteration. Cores are buffers as well: packets that wait for the events of others.
+starts, without iteration; if links are broken, in a topological order of the links. Cores are
+buffers as well: packets that wait for the events of others.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from numba import njit
 
 from chipsim.chip.model import Chip
 from chipsim.chip.time import ChipTime
+from chipsim.detours.tables import detours_of
 from chipsim.protocols import FloatArray
 from chipsim.traffic.arrays import Traffic
 from chipsim.traffic.latency import RouterTraffic, router_traffic
@@ -127,6 +129,10 @@ def _share(chip: Chip, queues: TickQueues, span: float) -> float:
     late, taken = of_routers(chip, late), of_routers(chip, queues.taken)
     room = np.divide(late, taken, out=np.zeros_like(late), where=taken > 0)
     torus = chip.machine is not None and chip.machine.torus != ""
+    detours = detours_of(chip)
+    if detours is not None:
+        ways = detours.after, detours.order
+        return float(_busiest_of(queues.flits, queues.came, queues.cycles, room, span, *ways))
     return float(_busiest(queues.flits, queues.came, queues.cycles, room, span, 1 + torus))
 
 
@@ -172,6 +178,39 @@ def _busiest(flits, came, cycles, room, span, rounds):
                         busy[i, y, x] += waiting[at, i]
         if busy.max() > 1:
             break
+    return busy.max()
+
+
+@njit(cache=True, nogil=True)
+def _busiest_of(flits, came, cycles, room, span, after, order):
+    """Return the same as `_busiest`, for routes around broken links.
+
+    after, order : of `chipsim.detours.tables.Detours`
+    """
+    rows, columns = room.shape
+    busy = came / span
+    found = np.zeros(5)
+    for y in range(rows):
+        for x in range(columns):
+            _wait(flits, LOCAL, y, x, span, cycles[LOCAL, y, x], room[y, x], found)
+            for i in range(5):
+                busy[i, y, x] += found[i]
+    for link in order:
+        router, way = link // 4, link % 4
+        there = after[router, way]
+        if there < 0:
+            continue
+        y, x = router // columns, router % columns
+        below, right = there // columns, there % columns
+        slot, full, head = cycles[way, y, x], 0.0, 1.0
+        if came[way, below, right] > 0:
+            full = min(1.0, busy[way, below, right]) ** PLACES
+            head = busy[way, below, right] * span / came[way, below, right]
+        _wait(flits, way, y, x, span, slot, max(0.0, head - slot) * full, found)
+        for i in range(5):
+            busy[i, y, x] += found[i]
+            if busy[i, y, x] > 1:
+                return busy[i, y, x]
     return busy.max()
 
 

@@ -1,7 +1,8 @@
 """Positions of the routers of a chip, and the routes of spikes between them.
 
 Cores of a tile share a router. Spikes go along the row first, then along the column, on a torus the
-shorter way round by step cost; if both ways are equal, the one without wrap-around.
+shorter way round by step cost; if both ways are equal, the one without wrap-around. If links are
+broken, routes are stored in a table instead (`chipsim.detours`).
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from chipsim.chip.faults import place_of
 from chipsim.chip.machine import STRAIGHT
 from chipsim.chip.model import Chip
-from chipsim.protocols import Int32Array
+from chipsim.detours.search import RouteTable
+from chipsim.detours.tables import detours_of
+from chipsim.errors import ChipError
+from chipsim.protocols import Int32Array, Int64Array
 
 
 class Routes(NamedTuple):
@@ -23,6 +28,8 @@ class Routes(NamedTuple):
     x, y : ndarray[int32], coordinates of every column and row of routers
     round_x, round_y : as in `chipsim.chip.machine.Axes`
     torus : True if any axis is a ring
+    table : ndarray[uint16], the routes from every router, of `chipsim.detours.search`; shape (0, 0)
+        if no link is broken
     """
 
     column: Int32Array
@@ -32,12 +39,13 @@ class Routes(NamedTuple):
     round_x: int
     round_y: int
     torus: bool
+    table: RouteTable
 
     @classmethod
     def of(cls, chip: Chip) -> Routes:
         """Return the routers of a chip."""
         wide, tall = (1, 1) if chip.machine is None else chip.machine.tile_size
-        axes = chip.axes
+        axes, detours = chip.axes, detours_of(chip)
         column, row = (np.arange(n, dtype=np.int32) for n in (chip.width, chip.height))
         return cls(
             column // np.int32(wide),
@@ -47,11 +55,37 @@ class Routes(NamedTuple):
             axes.round_x,
             axes.round_y,
             axes.round_x != STRAIGHT or axes.round_y != STRAIGHT,
+            np.zeros((0, 0), np.uint16) if detours is None else detours.routes,
         )
 
     def of_cores(self) -> tuple[Int32Array, Int32Array]:
         """Return column and row of the router of every core, each shape (cores,)."""
         return np.tile(self.column, self.row.size), np.repeat(self.row, self.column.size)
+
+
+def distances_of(chip: Chip) -> int:
+    """Return the number of distances between routers in hops: 0 to the longest route."""
+    detours = detours_of(chip)
+    return sum(chip.routers) - 1 if detours is None else detours.longest + 1
+
+
+def require_routes(chip: Chip, used: Int64Array) -> None:
+    """Raise `ChipError` if broken links separate some of the cores in use from the others.
+
+    used : ids of these cores; the chip ensures routes between usable ones
+    """
+    detours = detours_of(chip)
+    if detours is None or not used.size:
+        return
+    columns, rows = Routes.of(chip).of_cores()
+    router = rows[used].astype(np.int64) * chip.routers[0] + columns[used]
+    cut = np.flatnonzero(~detours.reaches(int(router[0]))[router])
+    if cut.size:
+        a, b = (place_of(chip, int(core)) for core in used[[0, cut[0]]])
+        raise ChipError(
+            f"chip {chip.name}: no route leads from core {a} to core {b}, which are both in use; "
+            "their links are broken: leave one empty"
+        )
 
 
 @njit(cache=True, nogil=True)

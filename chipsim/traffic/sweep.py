@@ -4,7 +4,8 @@ Each block of vertices contributes: sums per (source core, target core), the lin
 to cores and of multicast trees, the hops of one packet per synapse, and the use and activity of
 each core. A packet to a core takes its own XY route. A multicast tree is the union of the XY routes
 from the neuron's core to the distinct cores that it reaches: the horizontal extent in the row of
-the source, and in each column with a target the vertical extent from that row.
+the source, and in each column with a target the vertical extent from that row. If links are broken,
+both follow the routes of `chipsim.detours`.
 
 All sums are int64 in weight units or rate units. They are exact and depend neither on the order of
 the blocks nor on the threads; overflow raises ChipError. Memory is O(cores + block) per thread,
@@ -21,13 +22,14 @@ from typing import NamedTuple
 import numpy as np
 
 from chipsim.chip.limits import Usage
+from chipsim.chip.machine import STRAIGHT
 from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
 from chipsim.protocols import Int32Array, Int64Array, SynapseBlock
 from chipsim.traffic.activity import Activity
 from chipsim.traffic.links import new_differences
 from chipsim.traffic.pairs import PairRun, PairSums
-from chipsim.traffic.routes import Routes
+from chipsim.traffic.routes import Routes, distances_of, require_routes
 from chipsim.traffic.sweep_kernel import (
     STAMP,
     Arrays,
@@ -98,6 +100,7 @@ class Sweep:
         bad = fill_cores(core, sizes, self.usage.count, self.usage.neurons)
         if bad >= 0:
             raise ChipError(_bad_neuron(chip, bad, core, sizes))
+        require_routes(chip, np.flatnonzero(self.usage.count))
         self.activity = Activity.idle(chip.cores)
         self.pairs = PairSums(chip.cores, scratch)
         self.core_links, self.tree_links = _differences(chip)
@@ -144,9 +147,7 @@ class Sweep:
 
     def finish(self) -> None:
         """Add up the sums of the threads; ChipError if a cost would exceed 2^62."""
-        axes = self._chip.axes
-        longest = float(axes.x[-1]) + float(axes.y[-1])
-        if self._mapping.priced and self.connectivity * longest >= SUM_LIMIT:
+        if self._mapping.priced and self.connectivity * _longest(self._chip) >= SUM_LIMIT:
             raise ChipError("core: rate * cost may exceed 2^62; use coarser step costs")
         for tally in self._idle:
             self.usage.synapses[:] += tally.arrays.synapses
@@ -231,7 +232,7 @@ class _Tally:
         core_links, tree_links = _differences(chip)
         self.arrays = Arrays(
             cells=cells,
-            extents=np.full((chip.routers[0], 4), -1, dtype=np.int64),
+            extents=np.full(_extents(chip), -1, dtype=np.int64),
             ends=np.zeros(0, dtype=np.int32),
             reached=np.zeros(0, dtype=np.int32),
             touched=np.zeros(chip.cores + 1, dtype=np.int32),
@@ -268,6 +269,22 @@ def _differences(chip: Chip) -> tuple[Int64Array, Int64Array]:
         new_differences(chip, chip.delivery != "synapse"),
         new_differences(chip, chip.delivery == "tree"),
     )
+
+
+def _extents(chip: Chip) -> tuple[int, int]:
+    """Return the shape of the scratch of a tree: its columns, or its links if some are broken."""
+    columns, rows = chip.routers
+    return (columns * rows if chip.detoured else columns), 4
+
+
+def _longest(chip: Chip) -> float:
+    """Return an upper bound of the cost of a route."""
+    ends = [at.astype(np.float64) for at in (chip.axes.x, chip.axes.y)]
+    if not chip.detoured:
+        return float(ends[0][-1] + ends[1][-1])
+    rounds = [around for around in (chip.axes.round_x, chip.axes.round_y) if around != STRAIGHT]
+    steps = [float(np.diff(at).max(initial=0)) for at in ends]
+    return distances_of(chip) * max(*steps, *rounds, 0.0) + float(ends[0][-1] + ends[1][-1])
 
 
 def _bad_neuron(chip: Chip, neuron: int, core: Int32Array, sizes: Int64Array) -> str:

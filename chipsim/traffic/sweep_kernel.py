@@ -12,6 +12,7 @@ from chipsim.protocols import Int32Array, Int64Array
 from chipsim.traffic.links import add_straight
 from chipsim.traffic.machines import add_round, cast_cost
 from chipsim.traffic.routes import Routes, way
+from chipsim.traffic.walks import add_branch, add_detour, extra_cost
 
 # Columns of a cell, the record of a core: weight from the current source core, serial number of the
 # last neuron that reached it, and synapses of that neuron.
@@ -60,7 +61,8 @@ class Arrays(NamedTuple):
     cells : (cores, 3), columns as above. A stamp is the serial number of the last neuron that
         reached the core, so stamps are never cleared
     extents : (columns of routers, 4): stamp, lowest and highest row of the tree in a column; the
-        last field of entry j is the j-th column of the tree
+        last field of entry j is the j-th column of the tree. If links are broken, (routers, 4):
+        stamps of the links of the tree
     ends, reached : core of every synapse of a neuron, and the distinct ones
     touched : (cores + 1,), the cores with weight from the current source core
     bits : (cores / 32,), the same as a set of bits; zero between uses
@@ -209,10 +211,12 @@ def _reach(mapping, arrays, s, n_reached, rate, mark):
     """Add the axons, synaptic events and packets of a neuron to the cores that it reaches.
 
     Returns the hops of one packet per synapse, the number of other cores, and the columns of the
-    tree to them, which are left in ``extents``; on a torus, `add_round` finds these.
+    tree to them, which are left in ``extents``; on a torus, `add_round` finds these. On a chip with
+    broken links trees have no such columns (`add_branches`).
     """
     columns, rows = mapping.columns, mapping.rows
     routes, torus = mapping.routes, mapping.routes.torus
+    detoured, across = len(routes.table) > 0, np.int64(routes.x.size)
     cells, extents, reached = arrays.cells, arrays.extents, arrays.reached
     synapses, axons_in, active = arrays.synapses, arrays.axons_in, arrays.activity
     cast = arrays.core_links
@@ -229,7 +233,10 @@ def _reach(mapping, arrays, s, n_reached, rate, mark):
         synapses[c] += count
         axons_in[c] += 1
         active[c, _EVENTS] += rate * count
-        if torus:
+        if detoured:
+            here, there = y0 * across + x0, rows[c] * across + columns[c]
+            spread += count * add_detour(cast, routes, here, there, rate)
+        elif torus:
             spread += count * abs(way(x0, columns[c], routes.x, routes.round_x))
             spread += count * abs(way(y0, rows[c], routes.y, routes.round_y))
         else:
@@ -239,7 +246,7 @@ def _reach(mapping, arrays, s, n_reached, rate, mark):
             active[s, _LOCAL] += rate
             continue
         active[c, _RECEIVED] += rate
-        if torus:
+        if torus or detoured:
             continue
         x = columns[c]
         y = rows[c]
@@ -290,6 +297,30 @@ def _add_tree(diff, extents, n_columns, x0, y0, rate):
     return hops
 
 
+@njit(cache=True, nogil=True)
+def _add_branches(mapping, s, reached, rate, marks, mark, tree):
+    """Add the tree of routes around broken links to the differences; return its hops.
+
+    reached : cores, possibly including the neuron's; marks, mark : as in `add_branch`
+    """
+    routes, columns, rows = mapping.routes, mapping.columns, mapping.rows
+    across = np.int64(routes.x.size)
+    here, hops = rows[s] * across + columns[s], np.int64(0)
+    for c in reached:
+        there = rows[c] * across + columns[c]
+        hops += add_branch(tree, routes, here, there, rate, marks, mark)
+    return hops
+
+
+@njit(cache=True, nogil=True)
+def _detour_cost(routes, s, reached, rate):
+    """Return rate times the cost of routes beyond the distances that `cast_cost` adds up."""
+    cost = np.int64(0)
+    for c in reached:
+        cost += extra_cost(routes, s, c)
+    return rate * cost
+
+
 # Without reference counting (`_nrt=False`), which costs as much as a tree per neuron.
 @njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
 def sweep_block(block, mapping, serial, arrays):
@@ -301,7 +332,8 @@ def sweep_block(block, mapping, serial, arrays):
     destination core.
     """
     first, order, indptr = block.first, block.order, block.indptr
-    core, rates, torus = mapping.core, mapping.rates, mapping.routes.torus
+    core, rates = mapping.core, mapping.rates
+    torus, detoured = mapping.routes.torus, len(mapping.routes.table) > 0
     cells, reached, touched, bits = arrays.cells, arrays.reached, arrays.touched, arrays.bits
     extents, active = arrays.extents, arrays.activity
     out_keys, out_sums = arrays.keys, arrays.sums
@@ -341,8 +373,12 @@ def sweep_block(block, mapping, serial, arrays):
         active[s, _SPIKES] += rate
         if mapping.priced:
             core_cost += cast_cost(mapping.axes, s, reached[:n_reached], rate)
+            if detoured:
+                core_cost += _detour_cost(mapping.routes, s, reached[:n_reached], rate)
         cast, diff = arrays.core_links, arrays.tree_links
-        if torus:
+        if detoured:
+            hops = _add_branches(mapping, s, reached[:n_reached], rate, extents, mark, diff)
+        elif torus:
             hops = add_round(mapping, s, reached[:n_reached], rate, extents, mark, cast, diff)
         else:
             hops = _add_tree(diff, extents, n_columns, mapping.columns[s], mapping.rows[s], rate)

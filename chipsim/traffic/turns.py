@@ -1,10 +1,11 @@
 """Traffic of each router by input and output.
 
 Routes are recorded where they leave their core and where they turn; together with the link loads
-this gives the load of every pair of an input and an output. Counts are int64 of shape (8, rows,
+this gives the load of every pair of an input and an output. Counts are int64 of shape (turns, rows,
 columns of routers): 0 to 3 leave the core east, west, south and north; 4 to 7 turn from east to
-south, from east to north, from west to south, from west to north. A spike of a multicast tree may
-do several of these in one router, and counts for each.
+south, from east to north, from west to south, from west to north. If links are broken, four more
+count turns from south to east, from south to west, from north to east, from north to west. A spike
+of a multicast tree may do several of these in one router, and counts for each.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def legs_of(
     legs = np.zeros((5, 5, *links.shape[1:]), np.int64)
     legs[LOCAL, :LOCAL] = turns[:4]
     legs[LOCAL, LOCAL] = entered - turns[:4].sum(axis=0)  # for other cores of the tile
-    legs[EAST, SOUTH], legs[EAST, NORTH], legs[WEST, SOUTH], legs[WEST, NORTH] = turns[4:]
+    legs[EAST, SOUTH], legs[EAST, NORTH], legs[WEST, SOUTH], legs[WEST, NORTH] = turns[4:8]
+    if len(turns) > 8:
+        legs[SOUTH, EAST], legs[SOUTH, WEST], legs[NORTH, EAST], legs[NORTH, WEST] = turns[8:]
     for way in range(4):
         legs[way, way] = links[way] - legs[:, way].sum(axis=0)
         legs[way, LOCAL] = came[way] - legs[way, :LOCAL].sum(axis=0)

@@ -10,7 +10,7 @@ from rich.table import Table
 from chipsim.noc.load import measure_load
 from chipsim.noc.mesh import Mesh
 from chipsim.noc.saturation import TOLERANCE, Saturation, find_saturation
-from chipsim.traffic.links import DIRECTIONS, existing
+from chipsim.traffic.links import DIRECTIONS
 from mapper.evaluation.offered_load import Offered, busiest_links
 from mapper.monitoring.callbacks import OnFraction, ignore
 from mapper.results.summary import GAP, Row
@@ -106,7 +106,7 @@ def simulate(
             "max": load.latency_max,
             "expected": offered.latency(request.scale).mean if load.packets else None,
         },
-        "link_load_mean": _mean(existing(load.links, offered.mesh.torus)) / load.cycles,
+        "link_load_mean": _mean(load.links[offered.mesh.works]) / load.cycles,
         "links": [
             {
                 "core": first_core(offered.mesh, x, y),

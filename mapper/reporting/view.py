@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from chipsim.chip.faults import working_links
 from chipsim.chip.limits import uses
 from chipsim.chip.model import Chip
 from chipsim.chip.presets import from_fields
-from chipsim.traffic.links import existing
 from chipsim.traffic.routes import Routes
 from chipsim.traffic.ticks import tick_bounds
 from chipsim.traffic.turns import entering, of_routers
@@ -194,9 +194,8 @@ def make_view(
         "core-cast": _real(loads.core_links, rate),
         "multicast": _real(loads.multicast_links, rate),
     }
-    torus = chip.machine.torus if chip.machine else ""
     bounds = None if chip.time is None else tick_bounds(chip, loads, chip.time)
-    idle = np.zeros(chip.cores)
+    idle, works = np.zeros(chip.cores), working_links(chip)
     destination = profile.destination[:, :kept] if kept else None
     share = _real(profile.share[:, :kept], unit) if kept else None
     populations = None if members is None else members.populations
@@ -223,7 +222,7 @@ def make_view(
         usage={name: per_core(values) for name, values in filled.items()},
         within=per_core(profile.within, unit),
         distances=_real(profile.distances, unit),
-        loads={name: np.sort(existing(array, torus))[::-1] for name, array in links.items()},
+        loads={name: np.sort(array[works])[::-1] for name, array in links.items()},
         peaks={
             name: (int(values.max(initial=0)), float(values[used].mean()))
             if used.any()

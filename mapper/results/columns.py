@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from chipsim.chip.faults import working_links
 from chipsim.chip.model import Chip
-from chipsim.traffic.links import DIRECTIONS, existing
+from chipsim.traffic.links import DIRECTIONS
 from mapper.results.loads import Loads
 from mapper.scoring.list_words import numbers_in_cores
 from mapper.scoring.populations import PopulationTraffic
@@ -52,21 +53,21 @@ def _largest(chip: Chip, populations: PopulationTraffic | None) -> Columns:
 
 
 def link_columns(chip: Chip, loads: Loads) -> Columns:
-    """Return the load of every link between routers, shape (Chip.links,), in real units.
+    """Return the load of every working link between routers, shape (Chip.links,), in real units.
 
     `x` and `y` are the router that the link leaves. The loads are of one packet per synapse
     (`unicast`), per core reached (`core_cast`), and per neuron (`multicast`).
     """
     columns, rows = chip.routers
-    torus = chip.machine.torus if chip.machine else ""
+    works = working_links(chip)
     direction, y, x = np.indices((len(DIRECTIONS), rows, columns))
     return {
-        "x": existing(x, torus),
-        "y": existing(y, torus),
-        "direction": np.array(DIRECTIONS)[existing(direction, torus)],
-        "unicast": existing(loads.unicast_links, torus) * loads.weight_unit,
-        "core_cast": existing(loads.core_links, torus) * loads.rate_unit,
-        "multicast": existing(loads.multicast_links, torus) * loads.rate_unit,
+        "x": x[works],
+        "y": y[works],
+        "direction": np.array(DIRECTIONS)[direction[works]],
+        "unicast": loads.unicast_links[works] * loads.weight_unit,
+        "core_cast": loads.core_links[works] * loads.rate_unit,
+        "multicast": loads.multicast_links[works] * loads.rate_unit,
     }
 
 

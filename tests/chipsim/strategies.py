@@ -13,6 +13,7 @@ from chipsim.chip.machine import Block as Part
 from chipsim.chip.machine import Machine, Torus
 from chipsim.chip.model import Chip
 from chipsim.chip.time import ChipTime
+from chipsim.errors import ChipError
 from tests.reference.link_traffic import Block, Edge, blocks_of
 
 
@@ -81,12 +82,38 @@ def energies() -> st.SearchStrategy[ChipEnergy]:
 
 
 @st.composite
-def cases(draw: st.DrawFn, always: bool = False) -> Case:
+def faults(draw: st.DrawFn, chip: Chip) -> Chip:
+    """Draw broken links and routers of a chip; usable cores stay connected."""
+    wide, tall = (1, 1) if chip.machine is None else chip.machine.tile_size
+    torus = "" if chip.machine is None else chip.machine.torus
+    pairs = []
+    for core in range(chip.cores):
+        y, x = divmod(core, chip.width)
+        if x + wide < chip.width or ("x" in torus and chip.width > wide):
+            pairs.append((core, y * chip.width + (x + wide) % chip.width))
+        if y + tall < chip.height or ("y" in torus and chip.height > tall):
+            pairs.append((core, (y + tall) % chip.height * chip.width + x))
+    links = draw(st.lists(st.sampled_from(pairs), max_size=8)) if pairs else []
+    routers = draw(st.lists(st.integers(0, chip.cores - 1), max_size=2))
+    found = chip
+    for name, core in [("broken_links", link) for link in links] + [
+        ("broken_routers", router) for router in routers
+    ]:
+        try:
+            found = replace(found, **{name: (*getattr(found, name), core)})
+        except ChipError:  # it would separate cores
+            continue
+    return found
+
+
+@st.composite
+def cases(draw: st.DrawFn, always: bool = False, faulty: bool = False) -> Case:
     """Draw meshes of 1x1 to 6x5, half of them machines, with up to 14 neurons.
 
     Isolated neurons and zero weights are common.
 
     always : True for machines only
+    faulty : True for chips with broken links and routers
     """
     width = draw(st.integers(1, 6))
     height = draw(st.integers(1, 5))
@@ -112,6 +139,8 @@ def cases(draw: st.DrawFn, always: bool = False) -> Case:
         energy_unit=draw(st.sampled_from(["relative", "pJ"])),
         energy=draw(st.none() | energies()),
     )
+    if faulty:
+        chip = draw(faults(chip))
     n = draw(st.integers(0, 14))
     undirected = draw(st.booleans())
     vertex = st.integers(0, max(n - 1, 0))
@@ -124,12 +153,14 @@ def cases(draw: st.DrawFn, always: bool = False) -> Case:
         links |= {(t, s): w for (s, t), w in links.items() if s < t or (t, s) not in links}
         links = {(s, t): links[min(s, t), max(s, t)] for s, t in links}
 
+    usable = np.flatnonzero(chip.usable).tolist()
+
     def per_neuron(high: int) -> st.SearchStrategy[list[int]]:
         return st.lists(st.integers(0, high), min_size=n, max_size=n)
 
     return Case(
         chip=chip,
-        core=draw(per_neuron(chip.cores - 1)),
+        core=draw(st.lists(st.sampled_from(usable), min_size=n, max_size=n)),
         edges=[(s, t, w) for (s, t), w in links.items()],
         sizes=draw(per_neuron(3)),
         rates=draw(st.one_of(st.none(), per_neuron(5))),

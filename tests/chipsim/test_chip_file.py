@@ -27,6 +27,9 @@ CHIPS = [
     *PRESETS.values(),
     parse_chip("3x5"),
     Chip("faults", 9, 7, unavailable=tuple(range(1, 40)), synapses=5, axons_in=6, axons_out=7),
+    Chip(
+        "broken", 9, 7, broken_links=tuple((k, k + 1) for k in range(20, 25)), broken_routers=(5,)
+    ),
     Chip("machine", 8, 4, machine=MACHINE),
     Chip("given", 3, 2, machine=Machine(3, 2, columns=(0, 0, 2.5), rows=(-1, 7))),
     Chip("bits", 2, 1, axons_in=9, memory_bits=999, weight_bits=4, index_bits=3, axon_bits=2),
@@ -59,9 +62,9 @@ def test_the_tables_are_complete() -> None:
     assert list(meanings(Chip)) == [
         "name", "width", "height", "neurons", "synapses", "axons_in", "axons_out",
         "sharing", "memory_bits", "weight_bits", "index_bits", "axon_bits", "neuron_bits",
-        "unavailable", "delivery", "single_target", "energy_router", "energy_link", "energy_unit",
-        "latency_router", "latency_link", "latency_unit", "npu", "host", "time", "energy",
-        "machine", "origin",
+        "unavailable", "broken_links", "broken_routers", "delivery", "single_target",
+        "energy_router", "energy_link", "energy_unit", "latency_router", "latency_link",
+        "latency_unit", "npu", "host", "time", "energy", "machine", "origin",
     ]  # fmt: skip
     assert set(meanings(Chip)) == {field.name for field in fields(Chip)}
 
@@ -138,6 +141,15 @@ def test_a_changed_number_has_lost_its_source() -> None:
         ("[sources]\ntile.width = 'x'", "sources: 'tile.width' is not a key with a value"),
         ("unavailable = [16]", "unavailable core 16 is outside the 4x4 mesh"),
         ("unavailable = [[0, 4]]", r"unavailable core \[0, 4\] is outside"),
+        ("broken_links = 3", r"broken_links is 3; give a list of pairs of cores, such as \[\[\["),
+        ("broken_links = [3]", r"broken_links holds 3; give pairs of adjacent cores, such as \[\["),
+        ("broken_links = [[1, 2], [2, 2]]", r"broken link: cores \[2, 0\] and \[2, 0\] share"),
+        ("broken_links = [[[0, 0], [1, 1]]]", r"\[0, 0\] and \[1, 1\] are not adjacent; give two"),
+        ("broken_links = [[[3, 0], [4, 0]]]", r"core of a broken link \[4, 0\] is outside"),
+        ("broken_links = [['a', 1]]", "core of a broken link 'a' is outside"),
+        ("broken_links = [[[1], 1]]", r"broken_links holds \[1\]; give a core id or an \[x, y\]"),
+        ("broken_routers = [[0, 4]]", r"core of a broken router \[0, 4\] is outside"),
+        ("broken_routers = [1, 4]", r"separate core \[0, 0\] from core \[2, 0\]; make the"),
     ],
 )
 def test_faults_are_named_with_file_and_key(line: str, message: str, tmp_path: Path) -> None:

@@ -48,9 +48,13 @@ def test_json_round_trip() -> None:
     assert set(values) == {field.name for field in dataclasses.fields(Chip)} - {
         *TABLES, "energy_unit", "latency_unit", "origin",
         "memory_bits", "weight_bits", "index_bits", "axon_bits", "neuron_bits", "sharing",
-        "single_target",
+        "single_target", "broken_links", "broken_routers",
     }  # fmt: skip
     assert from_fields(values) == chip
+    faulty = Chip("c", 3, 2, broken_links=((0, 1), (2, 5)), broken_routers=(5,))
+    values = json.loads(json.dumps(faulty.to_json()))
+    assert values["broken_links"] == [[0, 1], [2, 5]]
+    assert from_fields(values) == faulty
 
 
 def test_numpy_numbers_become_plain() -> None:

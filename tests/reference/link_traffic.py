@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from chipsim.chip.model import Chip
-from tests.reference.mesh_routes import Link, Router, paths, place, route, size, ways
+from tests.reference.detours import faults_of
+from tests.reference.mesh_routes import Link, Router, paths, place, route, size, walk, ways
 
 Edge = tuple[int, int, int]
 
@@ -86,7 +87,10 @@ def congestion(
     columns, rows = size(chip)
     load = [[0.0] * columns for _ in range(rows)]
     for s, t, w in flows(edges, undirected):
-        if core[s] != core[t]:
+        if core[s] != core[t] and faults_of(chip):
+            for (x, y), _, _ in walk(chip, core[s], core[t]):
+                load[y][x] += w
+        elif core[s] != core[t]:
             (x0, y0), (dx, dy) = place(chip, core[s]), ways(chip, core[s], core[t])
             for path, chance in paths((x0, y0), (x0 + dx, y0 + dy)):
                 for x, y in path:

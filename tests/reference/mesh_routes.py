@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from chipsim.chip.machine import STRAIGHT
 from chipsim.chip.model import Chip
+from tests.reference.detours import faults_of
 from tests.reference.latency import Leg
 from tests.reference.machine import Line, Plane
 
@@ -53,9 +54,15 @@ def place(chip: Chip, core: int) -> Router:
 
 
 def cost(chip: Chip, a: int, b: int) -> int:
-    """Return the distance of two cores by the coordinates."""
+    """Return the distance of two cores by the coordinates, and the cost of detours beyond it."""
     ends = [(core % chip.width, core // chip.width) for core in (a, b)]
-    return lines(chip).far(*ends)
+    far, plane = lines(chip).far(*ends), lines(chip, *tile(chip))
+    if faults_of(chip):
+        far -= plane.far(place(chip, a), place(chip, b))
+        for (x, y), name in route(chip, a, b):
+            line, at = (plane.x, x) if name in ("east", "west") else (plane.y, y)
+            far += line.step(at, name in ("east", "south"))
+    return far
 
 
 def ways(chip: Chip, a: int, b: int) -> tuple[int, int]:
@@ -71,11 +78,13 @@ def ways(chip: Chip, a: int, b: int) -> tuple[int, int]:
 
 
 def distance(chip: Chip, a: int, b: int) -> int:
-    return sum(map(abs, ways(chip, a, b)))
+    return len(route(chip, a, b))
 
 
 def route(chip: Chip, a: int, b: int) -> list[Link]:
-    """Return the links of the XY route, one step at a time."""
+    """Return the links of the route: the XY route, one step at a time, unless links are broken."""
+    if faults := faults_of(chip):
+        return faults.routes(place(chip, a))[place(chip, b)]
     (x, y), (dx, dy) = place(chip, a), ways(chip, a, b)
     columns, rows = size(chip)
     links = []
@@ -109,6 +118,8 @@ def all_links(chip: Chip) -> list[Link]:
     for y in range(rows):
         for x in range(columns):
             for name, (dx, dy) in STEPS.items():
+                if (faults := faults_of(chip)) and ((x, y), name) not in faults.after:
+                    continue
                 inside = 0 <= x + dx < columns and 0 <= y + dy < rows
                 turns = columns > 1 and "x" in torus if dx else rows > 1 and "y" in torus
                 if inside or turns:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from chipsim.chip.model import Chip
+from tests.reference.detours import faults_of
 from tests.reference.mesh_routes import STEPS, Leg, Router, place, size
 
 Buffer = tuple[Router, str]
@@ -19,7 +20,8 @@ BEHIND = 3
 class BufferQueues(NamedTuple):
     """flits : by leg; comes : by buffer; service : cycles of a flit on each link
     cores : router of each core, packets that it receives, and the cycles that it needs for them
-    size : columns and rows of routers; laps : how often lines of routers are followed
+    size : columns and rows of routers; laps : how often lines of routers are followed, 0 if routes
+        are not XY routes because links are broken
     """
 
     flits: Mapping[Leg, float]
@@ -55,7 +57,7 @@ def queues_of(
         flits[here, "core", "core"] += own[k]
         comes[here, "core"] += sent
         cores.append((here, taken, taken * time.packet_in + events * time.event))
-    laps = 2 if chip.machine and chip.machine.torus else 1
+    laps = 0 if faults_of(chip) else 2 if chip.machine and chip.machine.torus else 1
     return BufferQueues(flits, comes, service, cores, size(chip), laps)
 
 
@@ -114,6 +116,32 @@ def busiest(queues: BufferQueues, cycles: float) -> float:
     for router in [(x, y) for y in range(rows) for x in range(columns)]:
         for buffer, share in wait((router, "core"), of_cores(router)).items():
             busy[buffer] += share
+    done: set[Buffer] = set()
+
+    def settle(output: Buffer) -> None:
+        """Add the waits for an output after those for all outputs that its packets take next."""
+        if output in done:
+            return
+        done.add(output)
+        (x, y), (dx, dy) = output[0], STEPS[output[1]]
+        after = ((x + dx) % columns, (y + dy) % rows), output[1]
+        for leg in flits:
+            if leg[:2] == after and leg[2] != "core":
+                settle((leg[0], leg[2]))
+
+        def room(service: float) -> float:
+            if not comes.get(after):
+                return 0.0
+            return max(0.0, busy[after] / comes[after] - service) * min(1, busy[after]) ** 3
+
+        for buffer, share in wait(output, room).items():
+            busy[buffer] += share
+
+    if not queues.laps:
+        for leg in flits:
+            if leg[2] != "core" and max(busy.values()) <= 1:
+                settle((leg[0], leg[2]))
+        return min(2.0, max(busy.values()))
     for way in ("south", "north", "east", "west"):
         (dx, dy), before, waits = STEPS[way], dict(busy), {}
         count = columns if dx else rows
