@@ -70,17 +70,23 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class MachineLayout:
-    """A machine as described by a report; unit : of costs."""
+    """A machine as described by a report.
+
+    unit : of costs; works : links that work, shape (4, rows, columns), None for all
+    """
 
     across: Axis
     down: Axis
     unit: float
     parts: dict[str, tuple[int, int]]
+    works: NDArray[np.bool_] | None = None
 
     @classmethod
-    def of(cls, chip: Mapping[str, Any]) -> MachineLayout | None:
-        """Return the layout of a chip; None if it has no keys of a machine."""
-        if not any(key in chip for key in KEYS):
+    def of(
+        cls, chip: Mapping[str, Any], works: NDArray[np.bool_] | None = None
+    ) -> MachineLayout | None:
+        """Return the layout of a chip; None if it has no keys of a machine, and all links work."""
+        if works is None and not any(key in chip for key in KEYS):
             return None
         exact = [_steps(chip, axis) for axis in (0, 1)]
         every = [step for steps, *_ in exact for step in steps]
@@ -99,7 +105,7 @@ class MachineLayout:
         parts = {
             part: (chip[part]["width"], chip[part]["height"]) for part in PARTS if part in chip
         }
-        return cls(axes[0], axes[1], 1 / below, parts)
+        return cls(axes[0], axes[1], 1 / below, parts, works)
 
     @property
     def routers(self) -> tuple[int, int]:
@@ -114,6 +120,15 @@ class MachineLayout:
         y, x = np.divmod(core, self.across.length)
         return y // self.down.cores * self.across.routers + x // self.across.cores
 
+    def first_core(self, router: Int64) -> Int64:
+        """Return the first core of each router."""
+        y, x = np.divmod(router, self.across.routers)
+        return y * self.down.cores * self.across.length + x * self.across.cores
+
+    def link_steps(self) -> Int64:
+        """Return the cost of the links that leave each router, shape (4, rows, columns)."""
+        return self._table("steps", True)
+
     def cost(self, a: Int64, b: Int64) -> Int64:
         (ya, xa), (yb, xb) = (np.divmod(core, self.across.length) for core in (a, b))
         return self.across.cost(xa, xb) + self.down.cost(ya, yb)
@@ -125,7 +140,9 @@ class MachineLayout:
         return self.across.ways(xa, xb), self.down.ways(ya, yb)
 
     def existing(self, links: NDArray[Any]) -> NDArray[Any]:
-        """Select the links that exist, from shape (4, rows, columns)."""
+        """Select the links that exist and work, from shape (4, rows, columns)."""
+        if self.works is not None:
+            return links[self.works]
         right, left, south, north = links
         if not self.across.torus or self.across.routers == 1:
             right, left = right[:, :-1], left[:, 1:]
@@ -270,7 +287,7 @@ class DistanceCosts:
 
     def add(self, a: Int64, b: Int64, weight: Int64) -> None:
         """Add spikes from core to core."""
-        cost = self._layout.cost(a, b)
+        cost = self.cost(a, b)
         self.total += int((cost * weight).sum())
         self.farthest = max(self.farthest, int(cost[weight > 0].max(initial=0)))
         for part in self.cut:
@@ -278,7 +295,11 @@ class DistanceCosts:
 
     def add_casts(self, a: Int64, b: Int64, rate: Int64) -> None:
         """Add packets from core to core."""
-        self.casts += int((self._layout.cost(a, b) * rate).sum())
+        self.casts += int((self.cost(a, b) * rate).sum())
+
+    def cost(self, a: Int64, b: Int64) -> Int64:
+        """Return the cost between two cores."""
+        return self._layout.cost(a, b)
 
     def join(self, other: DistanceCosts) -> None:
         """Add other spikes and packets."""

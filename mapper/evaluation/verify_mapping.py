@@ -224,7 +224,9 @@ def _metrics(
     )  # fmt: skip
     if walk.costs is not None:
         found |= walk.costs.metrics(walk.routes, walk.weight, unit, rate_unit)
-    if routers is not None:
+    if walk.detours is not None:  # congestion is the load of the only routes
+        found["congestion_max"] = found["router_load_max"]
+    elif routers is not None:
         found["congestion_max"] = float(routers.max()) * unit
     return found
 
@@ -240,8 +242,9 @@ def _mesh(walk: Walk, chip: dict[str, Any]) -> RouterFlits:
         router, laps = walk.layout.router(router), 1 + walk.layout.torus
     ends = walk.through["synapse" if way == "synapse" else "core"]
     own = walk.did.weight - walk.sent["synapse"] if way == "synapse" else walk.did.local
+    order = None if walk.detours is None else walk.detours.order
     return RouterFlits(
-        *walk.through[way].ways(links, ends), own, np.maximum(service, 1.0), router, laps
+        *walk.through[way].ways(links, ends), own, np.maximum(service, 1.0), router, laps, order
     )
 
 

@@ -26,6 +26,7 @@ class RouterFlits(NamedTuple):
     own : (cores,), packets of each core to itself, which are not in flits
     service : (4, rows, columns), cycles of a flit on each link
     router : of each core; laps : how often the routers of a line are followed
+    order : with broken links, groups of links 4 * router + way: packets wait for earlier groups
     """
 
     flits: NDArray[Any]
@@ -34,6 +35,7 @@ class RouterFlits(NamedTuple):
     service: Floats
     router: Int64
     laps: int
+    order: list[Int64] | None = None
 
     def scaled(self, unit: float, sent: Floats) -> RouterFlits:
         """Return all flits in real units; sent : packets of each core, including its own"""
@@ -71,6 +73,8 @@ def _share(mesh: RouterFlits, taken: Floats, work: Floats, cycles: float) -> flo
     to_core = flits[:, :, CORE]
     busy += to_core * _waits(to_core, np.ones(routers), room)
     index = np.arange(routers).reshape(mesh.service.shape[1:])
+    if mesh.order is not None:
+        return _share_in_order(mesh, index, flits, busy, cycles)
     lines = {2: index, 3: index[::-1], 0: index.T, 1: index.T[::-1]}
     for way, line in lines.items():
         service = mesh.service[way].ravel()
@@ -92,6 +96,32 @@ def _share(mesh: RouterFlits, taken: Floats, work: Floats, cycles: float) -> flo
         busy += more
         if busy.max() > 1:
             return TOO_LONG
+    return float(busy.max())
+
+
+def _share_in_order(
+    mesh: RouterFlits, index: Int64, flits: Floats, busy: Floats, cycles: float
+) -> float:
+    """Return the share of time of the busiest input, group by group of `mesh.order`.
+
+    index : of the routers, shape (rows, columns); busy : share of time without waits for links
+    """
+    after = np.stack(
+        [np.roll(index, step, axis).ravel() for step, axis in ((-1, 1), (1, 1), (-1, 0), (1, 0))]
+    )
+    assert mesh.order is not None
+    for group in mesh.order:
+        for way in range(4):
+            here = group[group % 4 == way] // 4
+            then, service = after[way, here], mesh.service[way].ravel()[here]
+            head = np.ones(len(then))
+            some = mesh.comes[then, way] > 0
+            head[some] = busy[then, way][some] / (mesh.comes[then, way][some] / cycles)
+            full = np.minimum(busy[then, way], 1) ** BEHIND
+            part = flits[here, :, way]
+            busy[here] += part * _waits(part, service, np.maximum(head - service, 0) * full)
+            if busy.max() > 1:
+                return TOO_LONG
     return float(busy.max())
 
 

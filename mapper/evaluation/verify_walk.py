@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.evaluation.verify import Connections, SlowReader
+from mapper.evaluation.verify_detoured_traffic import costs_on, links_on, routers_on
+from mapper.evaluation.verify_detours import DetourRoutes
 from mapper.evaluation.verify_energy import link_costs
-from mapper.evaluation.verify_latency import Routers, Steps
+from mapper.evaluation.verify_latency import Steps
 from mapper.evaluation.verify_lists import stored_words
-from mapper.evaluation.verify_machine import DistanceCosts, MachineLayout, WalkedLinks
+from mapper.evaluation.verify_machine import KEYS, DistanceCosts, MachineLayout, WalkedLinks
 from mapper.evaluation.verify_split import SplitReader
 from mapper.evaluation.verify_ticks import Activity
 from mapper.evaluation.verify_traffic import Flows, LinkLoads
@@ -41,7 +43,9 @@ class Walk:
         self._times = np.array(link_costs(chip, "latency")) + chip["latency_router"]
         self._chip = chip
         self._core, self._cores = core, cores
-        self.layout = MachineLayout.of(chip)
+        self.detours = DetourRoutes.of(chip)
+        works = None if self.detours is None else self.detours.works
+        self.layout = MachineLayout.of(chip, works)
         self.size = chip["width"], chip["height"]
         self.costs: DistanceCosts | None = None
         self.routes: tuple[WalkedLinks, ...] = ()
@@ -51,13 +55,18 @@ class Walk:
         if self.layout is None:
             self.links, self.casts, self.trees = (LinkLoads(*self.size) for _ in range(3))
         else:
-            self.size, self.costs = self.layout.routers, DistanceCosts(self.layout)
-            self.routes = tuple(WalkedLinks(self.layout) for _ in range(3))
+            self.size = self.layout.routers
+            if any(key in chip for key in KEYS):
+                self.costs = costs_on(self.layout, self.detours)
+            self.routes = tuple(links_on(self.layout, self.detours) for _ in range(3))
             self.links, self.casts, self.trees = self.routes
         self.sent = {way: np.zeros(cores, np.int64) for way in ("synapse", "core")}
-        self.through = {way: Routers(*self.size) for way in ("synapse", "core", "tree")}
-        # Routers on a torus are not checked in this way.
-        self.flows = None if self.layout and self.layout.torus else Flows(*self.size)
+        self.through = {
+            way: routers_on(*self.size, self.detours) for way in ("synapse", "core", "tree")
+        }
+        # Spread over minimal paths is not checked on a torus, and undefined with broken links.
+        torus = self.layout is not None and self.layout.torus
+        self.flows = None if torus or self.detours else Flows(*self.size)
 
     def use_cores(self, sizes: NDArray[np.int64]) -> None:
         """Assign all neurons, of these sizes, to their cores."""
@@ -107,7 +116,7 @@ class Walk:
                 self._add(part, rate, reader.meta["undirected"])
 
     def _add(self, part: Connections, rate: NDArray[np.int64] | None, undirected: bool) -> None:
-        core, cores, width = self._core, self._cores, self._chip["width"]
+        core, cores = self._core, self._cores
         ahead = part.incoming == 0
         source, target, weight = part.owner[ahead], part.other[ahead], part.weight[ahead]
         np.add.at(self.use["synapses"], core[target], 1)
@@ -140,10 +149,7 @@ class Walk:
             self.costs.add_casts(core[leaving], reached % cores, rates[leaving - first])
         self.trees.add_trees(core[first : last + 1], leaving - first, reached % cores, rates)
         a, b = core[source], core[target]
-        if self.layout is None:
-            steps = np.abs(np.array([a % width - b % width, a // width - b // width]))
-        else:
-            steps = np.abs(np.array(self.layout.ways(a, b)))
+        steps = np.abs(np.array(self._ways(a, b)[2:]))
         distance = steps.sum(axis=0)
         self.rated_hops += int((rates[source - first] * distance).sum())
         if undirected:
@@ -170,6 +176,9 @@ class Walk:
 
     def _ways(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> Steps:
         """Return the routers of cores, and the steps between them along rows and columns."""
+        if self.layout is not None and self.detours is not None:
+            ends = self.layout.router(a), self.layout.router(b)
+            return *ends, *self.detours.steps(*ends)
         if self.layout is not None:
             return self.layout.router(a), self.layout.router(b), *self.layout.ways(a, b)
         (ya, xa), (yb, xb) = (np.divmod(core, self._chip["width"]) for core in (a, b))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,12 @@ import numpy as np
 from chipsim.chip.machine import Block, Machine, Torus
 from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
+from tests.reference.detours import Faults, faults_of
+from tests.reference.noc import EAST, NORTH, SOUTH, WEST
 
+PORTS = {"east": EAST, "west": WEST, "south": SOUTH, "north": NORTH}
+CHIPS = 200
+"""Random chips that the tests use, by seed."""
 TORI: tuple[Torus, ...] = ("", "", "", "", "x", "y", "xy")
 
 
@@ -53,3 +59,32 @@ def faulty_chip(seed: int, **options: Any) -> Chip:
         except ChipError:  # it would separate cores
             continue
     return chip
+
+
+def known(chip: Chip) -> Faults:
+    found = faults_of(chip)
+    assert found is not None
+    return found
+
+
+def ports_of_routes(chip: Chip) -> Callable[[int, int], list[int]]:
+    """Return a function for the outputs on the way between two cores, or to the host after them."""
+    faults = known(chip)
+
+    def ports(source: int, target: int) -> list[int]:
+        end, last = (0, faults.rows - 1), []
+        if target < chip.cores:
+            end = faults.place(chip, target)
+        elif not faults.torus:
+            last = [SOUTH]
+        links = faults.routes(faults.place(chip, source))[end]
+        return [*(PORTS[name] for _, name in links), *last]
+
+    return ports
+
+
+def reaches_host(chip: Chip) -> bool:
+    """Return whether a route leads from the usable cores to the router next to the host."""
+    faults = known(chip)
+    source = faults.place(chip, int(chip.usable.argmax()))
+    return (0, faults.rows - 1) in faults.routes(source)

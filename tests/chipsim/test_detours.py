@@ -19,32 +19,29 @@ from chipsim.detours.tables import MAX_ROUTERS, Detours, detours_of
 from chipsim.detours.turns import is_free_of_deadlock
 from chipsim.errors import ChipError
 from chipsim.traffic.links import loads_of, route_flows
-from tests.chipsim.faulty_chips import faulty_chip
+from tests.chipsim.faulty_chips import CHIPS, faulty_chip, known
 from tests.chipsim.measured import score
 from tests.chipsim.strategies import Case, cases
 from tests.reference import chipsim as naive
 from tests.reference import mesh_routes
-from tests.reference.detours import BACK, NAMES, Faults, Link, Router, faults_of
-
-CHIPS = 200
+from tests.reference.detours import BACK, NAMES, Link, Router
 
 
-def known(chip: Chip) -> tuple[Detours, Faults]:
-    found, expected = detours_of(chip), faults_of(chip)
+def detours(chip: Chip) -> Detours:
+    found = detours_of(chip)
     assert found is not None
-    assert expected is not None
-    return found, expected
+    return found
 
 
-def walked(detours: Detours, columns: int, source: int, target: int) -> list[Link] | None:
+def walked(table: Detours, columns: int, source: int, target: int) -> list[Link] | None:
     """Return the links of a route from its table, None if there is none."""
-    row = detours.routes[source]
+    row = table.routes[source]
     if not row[target] >> 10 & 1:
         return None
     links: list[Link] = []
     here, way = target, int(row[target]) >> 8 & 3
     while source != target:
-        here = int(detours.after[here, way ^ 1])
+        here = int(table.after[here, way ^ 1])
         links.insert(0, ((here % columns, here // columns), NAMES[way]))
         came = int(row[here]) >> 2 * way & 3
         if came == way ^ 1:
@@ -53,14 +50,14 @@ def walked(detours: Detours, columns: int, source: int, target: int) -> list[Lin
     return links
 
 
-def forwarded(detours: Detours, columns: int, source: int, target: int) -> list[Link]:
+def forwarded(table: Detours, columns: int, source: int, target: int) -> list[Link]:
     """Return the links of a route from the table by destination."""
-    row = detours.routes_back[target]
+    row = table.routes_back[target]
     links: list[Link] = []
     here, out = source, int(row[source]) >> 8 & 3 ^ 1
     while here != target:
         links.append(((here % columns, here // columns), NAMES[out]))
-        here = int(detours.after[here, out])
+        here = int(table.after[here, out])
         out = int(row[here]) >> 2 * (out ^ 1) & 3 ^ 1
     return links
 
@@ -69,7 +66,7 @@ def forwarded(detours: Detours, columns: int, source: int, target: int) -> list[
 @pytest.mark.parametrize("seed", range(CHIPS))
 def test_turns_and_routes_match_reference(seed: int) -> None:
     chip = faulty_chip(seed)
-    found, expected = known(chip)
+    found, expected = detours(chip), known(chip)
     turns = {
         ((v % expected.columns, v // expected.columns), NAMES[came], NAMES[out])
         for v, mask in enumerate(found.turns.tolist())
@@ -117,7 +114,7 @@ def has_cycle(edges: dict[Link, set[Link]]) -> bool:
 def test_routes_reach_every_usable_core_and_cannot_deadlock(seed: int) -> None:
     """Checked on the routes alone, from the faults in the chip's fields."""
     chip = faulty_chip(seed)
-    detours, faults = known(chip)
+    table, faults = detours(chip), known(chip)
     assert not any(working_links(chip)[NAMES.index(name), y, x] for (x, y), name in faults.broken)
     usable = {faults.place(chip, core) for core in np.flatnonzero(chip.usable).tolist()}
     waits: dict[Link, set[Link]] = defaultdict(set)
@@ -125,7 +122,7 @@ def test_routes_reach_every_usable_core_and_cannot_deadlock(seed: int) -> None:
         tree: dict[Link, Link] = {}
         for target in sorted(usable):
             ends = [place[1] * faults.columns + place[0] for place in (source, target)]
-            links = walked(detours, faults.columns, *ends)
+            links = walked(table, faults.columns, *ends)
             assert links is not None
             assert follows(links, faults.after, source, target)
             assert len(set(links)) == len(links)
@@ -135,7 +132,7 @@ def test_routes_reach_every_usable_core_and_cannot_deadlock(seed: int) -> None:
                 # a link has one predecessor among all routes of a source: they form a tree
                 assert tree.setdefault(then, one) == one
     assert not has_cycle(waits)
-    assert is_free_of_deadlock(detours.after, detours.turns)
+    assert is_free_of_deadlock(table.after, table.turns)
 
 
 def test_the_check_for_cycles_finds_one() -> None:
@@ -153,7 +150,7 @@ def test_the_check_for_cycles_finds_one() -> None:
 @pytest.mark.parametrize("seed", range(CHIPS // 2))
 def test_xy_routes_that_work_and_are_permitted_remain(seed: int) -> None:
     chip = faulty_chip(seed)
-    faults = known(chip)[1]
+    faults = known(chip)
     bare = Chip("bare", chip.width, chip.height, machine=chip.machine)
     if bare.machine is not None and bare.machine.torus:
         return  # the way round may be either

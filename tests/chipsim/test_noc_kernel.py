@@ -19,6 +19,7 @@ from chipsim.noc.demand import Demand
 from chipsim.noc.kernel import NEVER, _next, _uniform
 from chipsim.noc.mesh import MAX_SLOTS, LinkTiming, Mesh, MeshRun, new_tally
 from chipsim.traffic.links import loads_of, route_flows
+from tests.chipsim.faulty_chips import CHIPS, faulty_chip, ports_of_routes
 from tests.chipsim.noc_cases import SHAPES, random_links, random_packets, slow_links, torus_of
 from tests.reference.noc import EAST, LOCAL, NORTH, SOUTH, WEST, Packet, Twin, simulate
 
@@ -101,6 +102,30 @@ def test_deliveries_match_reference_on_a_torus(seed: int) -> None:
     if seed % 5 == 0:
         mesh = replace(mesh, links=random_links(rng, mesh))
     require_equal_deliveries(rng, mesh, seed, 250, torus)
+
+
+@pytest.mark.sample(20)
+@pytest.mark.parametrize("seed", range(CHIPS))
+def test_every_packet_is_delivered_around_broken_links(seed: int) -> None:
+    """With buffers of one flit, as fast as the reference, over the links that the scorer counts."""
+    rng = np.random.default_rng([seed, 5])
+    chip = faulty_chip(seed)
+    mesh = Mesh.of(chip, 1 + seed % 3)
+    usable = np.flatnonzero(chip.usable)
+    count = int(rng.integers(1, 40 if seed % 2 else 150))
+    cycles = int(rng.choice([1, 1, 6, 40, 3000]))
+    source, target = usable[rng.integers(0, usable.size, (2, count))]
+    created = rng.integers(0, cycles, count)
+    packets = list(zip(created.tolist(), source.tolist(), target.tolist(), strict=True))
+    found = sent(mesh, packets)
+    slow = {} if mesh.links is None else slow_links(mesh)
+    sides = mesh.width, mesh.height, mesh.depth
+    twin = Twin(*sides, packets, slow, mesh.tile, mesh.torus, ports_of_routes(chip))
+    while -1 in twin.delivered:
+        twin.step()
+    assert found.delivered.tolist() == twin.delivered
+    flows = source.astype(np.int32), target.astype(np.int32), np.ones(count, np.int64)
+    assert found.links.tolist() == loads_of(route_flows(chip, *flows)[0]).tolist()
 
 
 @pytest.mark.parametrize("seed", range(20))

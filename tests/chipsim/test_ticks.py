@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from chipsim.chip.machine import Torus
+from chipsim.chip.model import Chip
 from chipsim.chip.time import ChipTime
 from chipsim.errors import ChipError
 from chipsim.noc.mesh import Mesh
 from chipsim.ticks.routes import core_routes, tree_routes
 from chipsim.ticks.run import TickSimulator
+from tests.chipsim.faulty_chips import faulty_chip, ports_of_routes, reaches_host
 from tests.chipsim.noc_cases import random_links, slow_links, torus_of
 from tests.reference.ticks import TwinChip
 
@@ -43,17 +45,49 @@ def test_kernel_matches_reference(seed: int, tree: bool) -> None:
     if seed % 3 == 0:  # unequal links
         mesh = replace(mesh, links=random_links(rng, mesh))
         slow = {((y * mesh.width + x), port): one for (x, y, port), one in slow_links(mesh).items()}
+    require_equal_ticks(rng, mesh, tree, slow, torus=torus)
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("tree", [False, True])
+def test_kernel_matches_reference_around_broken_links(seed: int, tree: bool) -> None:
+    rng = np.random.default_rng([seed, tree, 3])
+    chip = faulty_chip(seed)
+    mesh = Mesh.of(chip, int(rng.integers(1, 4)))
+    slow: dict[tuple[int, int], tuple[int, float]] = {}
+    if mesh.links is not None:
+        slow = {((y * mesh.width + x), port): one for (x, y, port), one in slow_links(mesh).items()}
+    torus = "" if chip.machine is None else chip.machine.torus
+    require_equal_ticks(rng, mesh, tree, slow, torus=torus, chip=chip)
+
+
+def require_equal_ticks(
+    rng: np.random.Generator, mesh: Mesh, tree: bool,
+    slow: dict[tuple[int, int], tuple[int, float]], torus: str = "", chip: Chip | None = None,
+) -> None:  # fmt: skip
+    """Compare random ticks of random neurons with the reference.
+
+    chip : a chip with broken links, whose routes packets follow
+    """
+    usable, routes = np.ones(mesh.cores + 1, np.bool_), None
+    if chip is not None:
+        routes = ports_of_routes(chip)
+        usable[:-1] = chip.usable
+        usable[-1] = reaches_host(chip)
     hardware = rng.random() < 0.4
     time = ChipTime() if hardware else ChipTime(
         *(float(rng.choice([0, 0.25, 1, 1.5, 3])) for _ in range(6)), spike=float(rng.integers(12)),
         barrier=float(rng.integers(1, 6)),
     )  # fmt: skip
-    used = rng.integers(0, 7, mesh.cores)
+    used = rng.integers(0, 7, mesh.cores) * usable[:-1]
     used[rng.random(mesh.cores) < 0.2] = 0
-    slots, inputs = int(used.sum()), int(rng.integers(0, 3))
+    slots, inputs = int(used.sum()), int(rng.integers(0, 3)) * int(usable[0])
     origin = np.r_[np.repeat(np.arange(mesh.cores), used), np.zeros(inputs, np.int64)]
     # The last target is the host.
     reach = rng.random((slots + inputs, mesh.cores + 1)) < rng.random((slots + inputs, 1)) * 0.8
+    reach &= usable
     slot, target = (found.astype(np.int64) for found in np.nonzero(reach))
     events = rng.integers(0, 5, slot.size)
     first = np.r_[0, np.cumsum(used)].astype(np.int64)
@@ -66,7 +100,9 @@ def test_kernel_matches_reference(seed: int, tree: bool) -> None:
     lists = [[one] * bool(one) if tree else [{c: n} for c, n in one.items()] for one in goes]
     cores = {c: lists[first[c] : first[c + 1]] for c in range(mesh.cores)}
     lists_of = {**cores, None: lists[slots:]}
-    twin = TwinChip(mesh.width, mesh.height, mesh.depth, time, lists_of, slow, mesh.tile, torus)
+    twin = TwinChip(
+        mesh.width, mesh.height, mesh.depth, time, lists_of, slow, mesh.tile, torus, routes
+    )  # fmt: skip
 
     spikes = [np.flatnonzero(rng.random(slots) < rng.random()).tolist() for _ in range(TICKS)]
     host = [rng.integers(0, inputs, rng.integers(0, 4)).tolist() if inputs else [] for _ in spikes]

@@ -16,6 +16,7 @@ holds the flits in flight: the number of flits sent within one latency, minus on
 - On a torus routes take the shorter way round by steps; if both ways are equal, the one without
 wrap-around. A flit that enters a ring (from its core, or turning) is offered, and moves, only if
 the next input has room for two.
+- With `routes`, packets follow them instead, and rings keep no place free.
 - A core's packets wait in an unlimited queue and enter the local input of its router one per cycle,
 in order, from their cycle of creation on. The local output is always ready.
 - Cores may share a router, `tile` columns and rows of them, and so its local input: of the cores
@@ -27,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 NORTH, EAST, SOUTH, WEST, LOCAL = PORTS = range(5)
 OPPOSITE = {NORTH: SOUTH, EAST: WEST, SOUTH: NORTH, WEST: EAST}
@@ -39,6 +40,10 @@ Packet = tuple[int, int, int]
 
 Link = tuple[int, int, int]
 """Router x, y, and the port by which the link leaves it."""
+
+
+Routes = Callable[[int, int], list[int]]
+"""Function that returns the outputs on the way between two cores."""
 
 
 def route(x: int, y: int, to_x: int, to_y: int, around: tuple[int, int] = (0, 0)) -> int:
@@ -76,11 +81,15 @@ class Twin:
     def __init__(
         self, width: int, height: int, depth: int, packets: Iterable[Packet],
         slow: Mapping[Link, tuple[int, float]] | None = None, tile: tuple[int, int] = (1, 1),
-        torus: str = "",
+        torus: str = "", routes: Routes | None = None,
     ) -> None:  # fmt: skip
         self.around = width if "x" in torus else 0, height if "y" in torus else 0
         self.width, self.height, self.depth, self.tile = width, height, depth, tile
         self.packets = list(packets)
+        self.paths = (
+            [routes(source, target) for _, source, target in self.packets] if routes else []
+        )
+        self.taken = [0] * len(self.packets)  # links of the path
         self.cycle = 0
         self.delivered = [-1] * len(self.packets)
         self.routers = {(x, y): Router(x, y) for y in range(height) for x in range(width)}
@@ -124,7 +133,10 @@ class Twin:
         """Return the output that the head of an input requests."""
         if not router.fifo[port]:
             return None
-        to_x, to_y = self.place(self.packets[router.fifo[port][0]][2])
+        index = router.fifo[port][0]
+        if self.paths:
+            return [*self.paths[index], LOCAL][self.taken[index]]
+        to_x, to_y = self.place(self.packets[index][2])
         return route(router.x, router.y, to_x, to_y, self.around)
 
     def there(self, x: int, y: int, output: int) -> deque[int]:
@@ -142,7 +154,9 @@ class Twin:
         """Return whether an output may offer the head of an input: its ring keeps a place free."""
         ring = output != LOCAL and self.around[0 if output in (EAST, WEST) else 1] > 0
         straight = output != LOCAL and port == OPPOSITE[output]
-        return not ring or straight or self.room(router.x, router.y, output) >= 2
+        return (
+            bool(self.paths) or not ring or straight or self.room(router.x, router.y, output) >= 2
+        )
 
     def grant(self, router: Router, output: int) -> int | None:
         """Return the input whose head an output offers in this cycle."""
@@ -190,6 +204,7 @@ class Twin:
                 self.delivered[flit] = self.cycle
             else:
                 link = router.x, router.y, output
+                self.taken[flit] += 1
                 latency, cycles = self.slow.get(link, (1, 1.0))
                 since = self.free[link]
                 self.free[link] = (since if since > self.cycle - 1 else self.cycle) + cycles

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from chipsim.chip.time import ChipTime
@@ -18,6 +19,7 @@ class Flit:
     """A packet in flight, or a copy: the events at each core that it still has to reach."""
 
     events: dict[int, int]
+    ways: dict[int, list[int]] = field(default_factory=dict)  # to each of these, with `routes`
 
 
 @dataclass
@@ -45,6 +47,7 @@ class TwinChip:
     packets : for every neuron of every core, and for the inputs of the host (key None), the packets
         of a spike: each a dict from destination cores to their events; the core after the last is
         the host
+    routes : outputs on the way between two cores, if packets do not take XY routes
     """
 
     def __init__(
@@ -52,8 +55,9 @@ class TwinChip:
         packets: dict[int | None, list[list[dict[int, int]]]],
         slow: dict[tuple[int, int], tuple[int, float]] | None = None,
         tile: tuple[int, int] = (1, 1), torus: str = "",
+        routes: Callable[[int, int], list[int]] | None = None,
     ) -> None:  # fmt: skip
-        self.height, self.torus = height, torus
+        self.height, self.torus, self.routes = height, torus, routes
         self.width, self.depth, self.time, self.packets = width, depth, time, packets
         wide, tall = tile
         self.router = [
@@ -74,6 +78,11 @@ class TwinChip:
         # Flits in flight to a queue: (cycle of arrival, flit).
         self.way: dict[tuple[int, int], deque[tuple[int, Flit]]] = {q: deque() for q in self.queues}
 
+    def flit(self, source: int, events: dict[int, int]) -> Flit:
+        """Return a packet of a core."""
+        ways = {c: self.routes(source, c) for c in events} if self.routes else {}
+        return Flit(dict(events), ways)
+
     def outputs(self, v: int, flit: Flit) -> dict[int, dict[int, int]]:
         """Return the outputs of a flit at a router, with their destination cores: x first."""
         found: dict[int, dict[int, int]] = {}
@@ -85,7 +94,10 @@ class TwinChip:
             if "y" in self.torus and 2 * abs(dy) > self.height:
                 dy = -dy
             way = EAST if dx > 0 else WEST if dx < 0 else SOUTH if dy > 0 else NORTH
-            found.setdefault(LOCAL if to == v else way, {})[core] = events
+            way = LOCAL if to == v else way
+            if self.routes:
+                way = [*flit.ways[core], LOCAL][0]
+            found.setdefault(way, {})[core] = events
         return found
 
     def tick(self, spikes: list[list[int]], host: list[int]) -> int:
@@ -95,7 +107,7 @@ class TwinChip:
         host : inputs that the host sends before the tick
         """
         if host:
-            queue = deque(Flit(dict(one)) for n in host for one in self.packets[None][n])
+            queue = deque(self.flit(0, one) for n in host for one in self.packets[None][n])
             self.start([[] for _ in self.cores])
             self.phase(queue)
         end = self.start(spikes)
@@ -158,7 +170,8 @@ class TwinChip:
                     since = self.free[v, output]
                     self.free[v, output] = (since if since > t - 1 else t) + cycles
                     there = self.there(v, output)
-                    self.way[there].append((t + latency, Flit(rest)))
+                    ways = {c: flit.ways[c][1:] for c in rest} if self.routes else {}
+                    self.way[there].append((t + latency, Flit(rest, ways)))
             for v, flit in enters:
                 self.queues[v, LOCAL].append((flit, set(self.outputs(v, flit))))
             t += 1
@@ -226,7 +239,7 @@ class TwinChip:
             core.looked = core.queue.popleft()
         if not full and core.update <= t:
             neuron = core.spiking.popleft()
-            core.queue.append([Flit(dict(one)) for one in self.packets[c][neuron]])
+            core.queue.append([self.flit(c, one) for one in self.packets[c][neuron]])
             moved = core.update if core.update > t - 1 else t
             if core.spiking:
                 core.update = moved + (core.spiking[0] - neuron) * self.time.neuron
@@ -241,7 +254,8 @@ class TwinChip:
             for output in range(5):
                 asking = [p for p in range(5) if (q := self.queues[v, p]) and output in q[0][1]]
                 axis = "x" if output in (EAST, WEST) else "y"
-                if output != LOCAL and axis in self.torus and self.room(v, output) < 2:
+                ringed = output != LOCAL and axis in self.torus and not self.routes
+                if ringed and self.room(v, output) < 2:
                     asking = [p for p in asking if p == ACROSS[output]]  # flits in the ring
                 if not asking:
                     continue
