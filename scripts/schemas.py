@@ -36,7 +36,10 @@ def schemas() -> dict[str, str]:
     about = chip["$defs"]["Chip"]
     about["required"].remove("name")  # the file name
     about["additionalProperties"] = False
-    about["properties"]["unavailable"]["items"] = CORE
+    for name in ("unavailable", "broken_routers"):
+        about["properties"][name]["items"] = CORE
+    pair = {"type": "array", "items": CORE, "minItems": 2, "maxItems": 2}
+    about["properties"]["broken_links"]["items"] = pair
     _flatten_machine(chip["$defs"])
     del about["properties"]["origin"]
     about["properties"] |= _origin(chip["$defs"])

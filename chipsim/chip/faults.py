@@ -13,6 +13,9 @@ from chipsim.protocols import BoolArray, Int64Array
 LinkPairs = tuple[tuple[int, int], ...]
 """Broken links: pairs of cores at adjacent routers; the links in both directions are broken."""
 
+MAX_ROUTERS = 1 << 14
+"""Maximum number of routers with broken links: a table takes two bytes per pair, 512 MiB."""
+
 EAST, WEST, SOUTH, NORTH = range(4)
 """Directions of links, in the order of `chipsim.traffic.links.DIRECTIONS`; opposites differ in the
 last bit."""
@@ -56,12 +59,18 @@ def check_core(chip: FaultyChip, what: str, core: Any) -> None:
 def checked_faults(chip: FaultyChip) -> dict[str, Any]:
     """Return the faults by field of the chip, sorted, without repeats.
 
-    Raises `ChipError` for cores outside the mesh, cores that are not adjacent, and usable cores
-    that cannot reach each other.
+    Raises `ChipError` for cores outside the mesh, cores that are not adjacent, usable cores that
+    cannot reach each other, and more than `MAX_ROUTERS` routers.
     """
     links, routers = _checked_links(chip), _checked_routers(chip)
     empty = _checked_unavailable(chip)
     if links or routers:
+        columns, rows = chip.routers
+        if columns * rows > MAX_ROUTERS:
+            raise ChipError(
+                f"chip {chip.name}: broken links need tables of routes, for at most "
+                f"{MAX_ROUTERS:,} routers; the chip has {columns * rows:,}"
+            )
         _require_connected(chip, working_links(chip), empty)
     return {"unavailable": empty, "broken_links": links, "broken_routers": routers}
 

@@ -19,12 +19,9 @@ from chipsim.detours.search import (
     reversed_turns,
 )
 from chipsim.detours.turns import TurnMasks, link_ranks, next_routers, permitted_turns
-from chipsim.errors import ChipError
 from chipsim.parallel import map_ordered
 from chipsim.protocols import BoolArray, Int32Array, Int64Array
 
-MAX_ROUTERS = 1 << 14
-"""Maximum number of routers with broken links: a table takes two bytes per pair, 512 MiB."""
 ROWS = 64
 """Rows of a table that are computed at a time."""
 THREADS = 2
@@ -97,18 +94,10 @@ class Detours:
 
 
 def detours_of(chip: Chip) -> Detours | None:
-    """Return the routes of a chip; None without broken links, where all routes are XY routes.
-
-    Raises `ChipError` if the chip has more than `MAX_ROUTERS` routers.
-    """
+    """Return the routes of a chip; None without broken links, where all routes are XY routes."""
     if not chip.detoured:
         return None
     columns, rows = chip.routers
-    if columns * rows > MAX_ROUTERS:
-        raise ChipError(
-            f"chip {chip.name}: broken links need a table of routes, for at most {MAX_ROUTERS:,} "
-            f"routers; the chip has {columns * rows:,}"
-        )
     torus = "" if chip.machine is None else chip.machine.torus
     with _lock:
         return _detours(columns, rows, torus, working_links(chip).tobytes())

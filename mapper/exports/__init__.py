@@ -41,6 +41,7 @@ EXPORTS: dict[str, MappingExporter] = {
         MappingExporter(
             "tables", "memory contents of the hardware's cores, as JSON", (".tables.json",),
             "mapper.exports.hardware:save", (*NEURON_OPTIONS, *CORE_OPTIONS),
+            routers="routers of the hardware",
         ),
         MappingExporter(
             "json", "cores with their coordinates and neurons", (".json",), f"{_TABLES}:save_cores"
@@ -63,6 +64,7 @@ EXPORTS: dict[str, MappingExporter] = {
         MappingExporter(
             "noxim", "traffic table of the simulator Noxim", (".noxim",),
             "mapper.exports.noxim:save", ("load_scale", "tick_cycles", "packets"), relays=True,
+            routers="routers of Noxim",
         ),
     )
 }  # fmt: skip
@@ -117,11 +119,13 @@ def export_mapping(
                 f"--{option.replace('_', '-')} is for the formats {', '.join(takers)}, not for "
                 f"{exporter.name}; leave it out"
             )
+    exporter.require_routes(run.chip)
     return exporter.save(run, destination, given)
 
 
 def export_spiking(folder: SpikingFolder, destination: Path, format: str) -> dict[str, Any]:
     """Write a compiled spiking model as `export_mapping` does; format : of `SPIKING_EXPORTS`."""
+    EXPORTS[format].require_routes(folder.chip)
     module, _, name = SPIKING_EXPORTS[format].partition(":")
     facts: dict[str, Any] = getattr(import_module(module), name)(folder, destination)
     return facts

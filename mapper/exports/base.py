@@ -41,6 +41,7 @@ class MappingExporter:
         `export_mapping`
     options : names of its options
     relays : whether it can represent relays of split neurons
+    routers : routers that route x first, then y, and would read the file; "" if none do
     """
 
     name: str
@@ -49,6 +50,14 @@ class MappingExporter:
     saver: str
     options: tuple[str, ...] = ()
     relays: bool = False
+    routers: str = ""
+
+    def require_routes(self, chip: Chip) -> None:
+        """Raise `MapperError` if the routers that read the file cannot avoid broken links."""
+        if self.routers:
+            from mapper.inputs.chips import require_all_links
+
+            require_all_links(chip, self.routers)
 
     def save(self, run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
         """Write the file; it appears under its name only when it is complete."""

@@ -236,14 +236,16 @@ def _places(chip: Chip, core: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def machine_losses(chip: Chip) -> list[Loss]:
-    """Return features of a machine that a mesh of tiles cannot represent."""
-    machine = chip.machine
+    """Return features of a machine, and faults, that a mesh of tiles cannot represent."""
+    machine, broken = chip.machine, len(chip.broken_links) + len(chip.broken_routers)
+    text = f"no broken links and routers: messages cross the {broken} of the chip"
+    faults = [Loss("faults", broken, text)]
     if machine is None:
-        return []
+        return faults if broken else []
     lost = [f"[{name}]" for name in ("chip", "board") if getattr(machine, name) is not None]
     lost += [name for name in ("torus", "columns", "rows") if getattr(machine, name)]
     text = f"no chip and board boundaries, tori or coordinates: {', '.join(lost)} of the machine"
-    return [Loss("machine", len(lost), text)] if lost else []
+    return ([Loss("machine", len(lost), text)] if lost else []) + (faults if broken else [])
 
 
 def architecture(chip: Chip, units: int, *, delays: bool = False) -> str:

@@ -62,11 +62,21 @@ def chips_in(text: str) -> list[str]:
     return [f"{width}x{height}" for width, height in sizes]
 
 
+def require_all_links(chip: Chip, who: str) -> None:
+    """Raise `MapperError` if links are broken; who : routers that cannot avoid them"""
+    if chip.detoured:
+        raise MapperError(
+            f"chip {chip.name}: {who} route x first, then y, and cannot avoid broken links; remove "
+            "broken_links and broken_routers from its file"
+        )
+
+
 def with_npu(chip: Chip, npu: str | None) -> Chip:
     """Return a chip whose cores have an NPU.
 
     npu : name of a preset, None for the NPU of the chip
-    Raises `UsageError` for an unknown name, `MapperError` for a chip without NPU.
+    Raises `UsageError` for an unknown name, `MapperError` for a chip without NPU, or with broken
+    links.
     """
     presets = ", ".join(NPU_SHAPES)
     if npu is not None:
@@ -79,6 +89,7 @@ def with_npu(chip: Chip, npu: str | None) -> Chip:
             f"{chip.width}x{chip.height}, whose cores have the NPU {next(iter(NPU_SHAPES))}, a "
             f"chip file with a table [npu], or --npu with one of {presets}"
         )
+    require_all_links(chip, "compiled programs")
     return chip
 
 

@@ -112,8 +112,11 @@ def hardware(request: HardwareRequest, listener: Listener) -> dict[str, Any]:
     without Yosys if it is needed.
     """
     from hw.flow.yosys import require_yosys
+    from mapper.inputs.chips import require_all_links
 
     request.require_sound()
+    if request.chip is not None:
+        require_all_links(request.chip, "routers of the hardware")
     found = _chip_facts(request, listener) if request.npu is None else _npu_facts(request)
     if request.verilog is None and not request.stats:
         return found

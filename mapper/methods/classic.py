@@ -22,8 +22,10 @@ class Classic(Method):
         meta = run.network.meta
         shift = weight_shift(meta.total_weight, meta.synapses)
         rows = StreamedRows(run.graph, run.combined.sizes, shift)
-        axes = run.chip.hop_axes
-        self.costs = StageCosts(run.monitor, run.team, rows, faithful=shift == 0, axes=axes)
+        self.costs = StageCosts(
+            run.monitor, run.team, rows, faithful=shift == 0, axes=run.chip.hop_axes,
+            detoured=run.chip.detoured,
+        )  # fmt: skip
 
     def partition(self) -> tuple[Int32, Subgraph]:
         run = self._run

@@ -53,8 +53,9 @@ class Nets(Method):
         shift = weight_shift(network.meta.total_weight, network.meta.synapses)
         rows = StreamedRows(run.graph, run.combined.sizes, shift)
         self.costs = StageCosts(
-            monitor, run.team, rows, faithful=shift == 0, nets=costs_of(run.settings.objective)
-        )
+            monitor, run.team, rows, faithful=shift == 0, nets=costs_of(run.settings.objective),
+            detoured=run.chip.detoured,
+        )  # fmt: skip
 
     def partition(self) -> tuple[Int32, Subgraph]:
         run = self._run

@@ -51,7 +51,10 @@ class Streamed(Method):
         self._take(rows.with_sizes(run.combined.sizes))
         faithful = shift == 0 and seen is run.graph
         nets = costs_of(run.settings.objective)
-        self.costs = StageCosts(run.monitor, run.team, self._rows, faithful=faithful, nets=nets)
+        self.costs = StageCosts(
+            run.monitor, run.team, self._rows, faithful=faithful, nets=nets,
+            detoured=run.chip.detoured,
+        )  # fmt: skip
 
     def _take(self, rows: Rows) -> None:
         """Set the rows, without coarsening levels."""

@@ -43,6 +43,9 @@ class CoreLimits(Protocol):
     @property
     def routers(self) -> tuple[int, int]: ...
 
+    @property
+    def detoured(self) -> bool: ...
+
 
 @dataclass(frozen=True, slots=True)
 class PartLimits:
@@ -61,6 +64,7 @@ class PartLimits:
     neuron_bits: int = 0
     delivery: str = "synapse"
     routers: tuple[int, int] = (0, 0)
+    detoured: bool = False
 
     @property
     def usable_count(self) -> int:

@@ -59,6 +59,7 @@ GROUP_BYTES = 32  # bytes per kept connection of groups: as arrays, and packed i
 PAIR_BYTES = 8  # bytes per pair of groups with traffic, while traffic is measured
 PLACER_BYTES = 28  # bytes per pair of groups with traffic, while groups are placed
 CORE_BYTES = 280  # bytes per core and thread while traffic is measured
+ROUTE_BYTES = 2  # bytes per pair of routers, if links are broken (`chipsim.detours.tables`)
 SAMPLE_BYTES = 24  # bytes per connection of a sample: all levels, and their accumulation
 FIRST_SAMPLE_BYTES = 18  # same for a sample of clusters of neurons, whose levels shrink fast
 SCRATCH_BYTES = 3.6  # bytes per connection in a zstd block, ids in random order
@@ -81,14 +82,16 @@ def block_bytes(network: NetworkFile) -> int:
     return BLOCK_BYTES * min(network.connections, network.meta.largest_block_bytes // 2)
 
 
-def _interpreter(network: NetworkFile) -> int:
-    """Return the bytes before any work: Python, kernels, and names of neurons if any."""
+def _resident(network: NetworkFile, chip: CoreLimits) -> int:
+    """Return the bytes before any work: Python, kernels, names of neurons, routes if any."""
+    columns, rows = chip.routers
+    start = INTERPRETER + (ROUTE_BYTES * (columns * rows) ** 2 if chip.detoured else 0)
     labels = [about.labels or [] for about in network.meta.attributes.values()]
     count = sum(map(len, labels))
     if count <= FEW_LABELS:
-        return INTERPRETER
+        return start
     letters = sum(len(label) for some in labels for label in some)
-    return INTERPRETER + LABEL_BYTES * count + 2 * letters
+    return start + LABEL_BYTES * count + 2 * letters
 
 
 class _Terms:
@@ -108,7 +111,7 @@ class _Terms:
         for_each = block + NEURON_BYTES_PER_THREAD * self.n
         most = min(max(self.memory // THREADS_SHARE, 2 * for_each), MOST_THREADS * for_each)
         self.threads = max(1, min(settings.threads, most // max(for_each, 1)))
-        self.interpreter = _interpreter(network)
+        self.interpreter = _resident(network, chip)
         self.base = self.interpreter + self.threads * block
         self.cycles = settings.cycles if self.m * WORTH_A_CYCLE <= settings.hop_budget else 0
         self.chained = CHAIN_NEURON_BYTES * self.n if self.cycles else 0
@@ -296,7 +299,7 @@ def plan_by_nets(
     """
     n, memory = network.vertices, settings.memory_bytes
     parts, need = most_parts(network, chip), net_bytes(network, most_parts(network, chip))
-    base = _interpreter(network) + other.threads * block_bytes(network)
+    base = _resident(network, chip) + other.threads * block_bytes(network)
     table = max(1 << 22, min(8 * n * parts, (memory - base - need) * 3 // 4))
     if base + need + table > memory or net_pins(network) > settings.net_pins:
         return None
@@ -368,14 +371,14 @@ def most_parts(network: NetworkFile, chip: CoreLimits) -> int:
     return max(1, min(cores, parts))
 
 
-def plan_classic(network: NetworkFile, settings: Settings) -> Plan:
+def plan_classic(network: NetworkFile, chip: CoreLimits, settings: Settings) -> Plan:
     """Return the plan of the classic method.
 
     Coarsening by pairs of at most a fifteenth of a core leaves a few tenths of the connections for
     the coarsest graph, which is always held in memory.
     """
     n, m = network.vertices, network.connections
-    base = _interpreter(network) + 3 * settings.threads * block_bytes(network)
+    base = _resident(network, chip) + 3 * settings.threads * block_bytes(network)
     budget = settings.memory_bytes // 4
     sort = min(budget, BYTES_PER_ENTRY * m)
     coarsest = int(3 * CLASSIC_CSR * CLASSIC_SHRINK**4 * m)

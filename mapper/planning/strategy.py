@@ -29,7 +29,7 @@ def make_plan(network: NetworkFile, chip: CoreLimits, settings: Settings) -> Pla
     """Return the plan of a run."""
     settings = settings.resolved(chip.delivery)
     if settings.method == "classic":
-        return plan_classic(network, settings)
+        return plan_classic(network, chip, settings)
     plan = plan_by_connections(network, chip, settings)
     if settings.objective not in BY_NETS:
         return plan

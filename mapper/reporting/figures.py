@@ -310,6 +310,9 @@ def _known(view: View) -> dict[str, Any]:
     """Return chip and settings as a flat dictionary."""
     report = view.report
     chip = {f"chip {name}": value for name, value in report["chip"].items()}
-    faulty = chip.get("chip unavailable") or []
-    chip["chip unavailable"] = f"{len(faulty):,} cores" if faulty else "none"
+    for name, thing in (("unavailable", "core"), ("broken_links", "link"),
+                        ("broken_routers", "router")):  # fmt: skip
+        if f"chip {name}" in chip:
+            count = len(chip[f"chip {name}"])
+            chip[f"chip {name}"] = f"{count:,} {thing}{'s' * (count != 1)}" if count else "none"
     return report["settings"] | chip

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from chipsim.chip.faults import EAST, SOUTH, links_of, working_links
 from chipsim.chip.machine import CHIPS, PARTS
 from chipsim.chip.model import Chip
 from chipsim.traffic.links import DIRECTIONS
@@ -27,15 +28,16 @@ class End(NamedTuple):
 
 
 def end_lines(chip: Chip, tile: int) -> dict[str, str]:
-    """Return SVG paths along the boundaries of each kind of part, without the machine's edge.
+    """Return SVG paths along the boundaries of each kind of part, and across broken links.
+
+    Boundaries are drawn without the machine's edge.
 
     tile : cores per row of a cell, which is 10 units wide
     """
     machine = chip.machine
-    if machine is None:
-        return {}
-    found = {}
-    for name in PARTS:
+    broken = _broken_lines(chip, tile)
+    found = {"broken": broken} if broken else {}
+    for name in PARTS if machine is not None else ():
         part = getattr(machine, name)
         if part is None:
             continue
@@ -46,6 +48,22 @@ def end_lines(chip: Chip, tile: int) -> dict[str, str]:
         if lines:
             found[name] = "".join(lines)
     return found
+
+
+def _broken_lines(chip: Chip, tile: int) -> str:
+    """Return an SVG path with a bar in the gap of each broken link."""
+    columns, rows = chip.routers
+    wide, tall = chip.width // columns, chip.height // rows
+    torus = "" if chip.machine is None else chip.machine.torus
+    broken = links_of(columns, rows, torus) & ~working_links(chip)
+    lines = []
+    for direction, dash in ((EAST, "v5"), (SOUTH, "h5")):  # the opposite link is broken as well
+        for y, x in np.argwhere(broken[direction]).tolist():
+            middle = 10 * (y * tall + (tall - 1) // 2), 10 * (x * wide + (wide - 1) // 2)
+            end = 10 * (y + 1) * tall, 10 * (x + 1) * wide
+            at = (end[1], middle[0] + 2.5) if direction == EAST else (middle[1] + 2.5, end[0])
+            lines.append(f"M{at[0] / tile:g} {at[1] / tile:g}{dash}")
+    return "".join(lines)
 
 
 def ends(chip: Chip, links: NDArray[Any]) -> list[End]:

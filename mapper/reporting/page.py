@@ -247,12 +247,17 @@ def _tiles(views: list[View]) -> str:
 
 
 def _ends_note(views: list[View]) -> str:
-    """Return the note on boundary lines, if there are any."""
-    parts = [name for name in PARTS if any(name in end_lines(v.chip, v.tile) for v in views)]
-    if not parts:
-        return ""
-    names = " and ".join(f"{name}s" for name in parts)
-    return f"Lines are boundaries of {names}; wider lines are boundaries of larger parts."
+    """Return the note on boundary lines and broken links, if there are any."""
+    drawn = {name for view in views for name in end_lines(view.chip, view.tile)}
+    notes, parts = [], [f"{name}s" for name in PARTS if name in drawn]
+    if parts:
+        names = " and ".join(parts)
+        notes.append(
+            f"Lines are boundaries of {names}; wider lines are boundaries of larger parts."
+        )
+    if "broken" in drawn:
+        notes.append("Short bars across a gap are broken links.")
+    return " ".join(notes)
 
 
 POPULATIONS = 12

@@ -93,7 +93,7 @@ class View:
     state : shape (rows, columns), `EMPTY`, `USED` or `UNAVAILABLE`
     usage : by core limit, shape (rows, columns)
     within : traffic within the core, shape (rows, columns)
-    distances : traffic per number of hops, shape (columns + rows of routers - 1,)
+    distances : traffic per number of hops, from 0 to the longest route
     loads : every existing link, strongest first, by name of `LINKS`
     peaks : largest and mean use of each limit, over the cores in use
     ends : traffic that leaves each chip of a machine, by the chip's delivery

@@ -21,6 +21,7 @@ from chipsim.protocols import FloatArray, Int64Array
 from chipsim.traffic.activity import Activity
 from chipsim.traffic.arrays import Traffic
 from chipsim.traffic.profile import Profile, destinations_kept
+from chipsim.traffic.routes import distances_of
 from mapper.errors import MapperError
 from storage.errors import reason_of
 from storage.files import write_file
@@ -102,7 +103,7 @@ def _arrays(loads: Loads) -> dict[str, NDArray[Any]]:
 def _loads(found: dict[str, NDArray[Any]], chip: Chip) -> Loads:
     columns, rows = chip.routers
     shape = (rows, columns)
-    shapes = {"congestion": shape, "distances": (columns + rows - 1,)}
+    shapes = {"congestion": shape, "distances": (distances_of(chip),)}
     links = ("unicast_links", "core_links", "multicast_links")
     shapes |= dict.fromkeys(links, (4, *shape))
     shapes |= dict.fromkeys(("weight_unit", "rate_unit"), ())

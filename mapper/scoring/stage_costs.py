@@ -109,13 +109,15 @@ class StageCosts(Observer):
         faithful: bool = True,
         nets: str = "",
         axes: Axes | None = None,
+        detoured: bool = False,
     ) -> None:
         """rows : rows of the network, or of its items
         faithful : the rows have every connection with its exact weight
+        detoured : links are broken, so that hops are estimated from distances
         nets : "core" or "multicast" if the objective is the cost of nets
         axes : coordinates for distances of groups; None for columns and rows
         """
-        self._axes = axes
+        self._axes, self._detoured = axes, detoured
         self._objective = nets
         self._monitor, self._team, self._rows, self._faithful = monitor, team, rows, faithful
         monitor.observer = self
@@ -185,14 +187,14 @@ class StageCosts(Observer):
         stage, seen = self._finished
         final: dict[str, Any] = {"cut_weight": traffic.totals.cut}
         final["hops_total"] = traffic.totals.hops
-        exact = self._faithful
+        exact = self._faithful and not self._detoured
         by_cut = by_hops = 1.0
         if seen is not None:
             exact = exact and (seen.cut, seen.hops) == tuple(final.values())
             by_cut = final["cut_weight"] / seen.cut if seen.cut else 1.0
             by_hops = final["hops_total"] / seen.hops if seen.hops else 1.0
         for entry, one, placed in self._taken:
-            plain = one.certain or (one.whole and exact)
+            plain = (one.certain and not self._detoured) or (one.whole and exact)
             entry["cut_weight"] = int(one.cut) if plain else round(one.cut * by_cut)
             if placed:
                 entry["hops_total"] = int(one.hops) if plain else round(one.hops * by_hops)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
+from chipsim.detours.tables import detours_of
 from hw.core.network import SpikingNetwork
 from hw.core.shape import CoreShape
 from mapper.errors import DoesNotFitError
@@ -36,8 +37,9 @@ def map_neurons(
     seed : of the placement; equal seeds give equal mappings
 
     The mapping minimises cores, then packets per tick times list words, and then hops per tick.
-    Raises `DoesNotFitError` naming population and limit.
+    Raises `DoesNotFitError` naming population and limit, or a broken router of the host.
     """
+    require_host(chip)
     sources = network.neurons + network.inputs
     rate = np.ones(sources) if activity is None or not activity.any() else activity
     own = CoreLimits.of(chip)
@@ -62,6 +64,27 @@ def map_neurons(
     contents = pack_populations(populations, links, watched, limits, chip.usable_count, rate)
     part = part_of(contents, network.neurons)
     return place_parts(links, part, rate, watched, chip, seed)[part]
+
+
+def require_host(chip: Chip) -> None:
+    """Raise `DoesNotFitError` if broken links separate the host from the usable cores.
+
+    The host sends at the router of core 0, and receives at the last router of column 0.
+    """
+    detours = detours_of(chip)
+    if detours is None:
+        return
+    columns, rows = chip.routers
+    core = int(chip.usable.argmax())
+    wide, tall = chip.width // columns, chip.height // rows
+    reached = detours.reaches(core // chip.width // tall * columns + core % chip.width // wide)
+    for router in (0, (rows - 1) * columns):
+        if not reached[router]:
+            place = f"[0, {router // columns * tall}]"
+            raise DoesNotFitError(
+                f"chip {chip.name}: no link of the router of core {place} leads to usable cores, "
+                "and packets of the host pass it; spiking models need it"
+            )
 
 
 def _fan_ins(

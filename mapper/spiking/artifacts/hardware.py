@@ -14,6 +14,7 @@ from chipsim.ticks.run import TickSimulator
 from hw.chip import Borders, ChipDesign
 from hw.run import ChipRun, ChipSimulator
 from mapper.errors import CheckFailedError, DoesNotFitError
+from mapper.inputs.chips import require_all_links
 from mapper.monitoring.callbacks import OnFraction, ignore
 from mapper.spiking.artifacts.cycles import DEPTH
 from mapper.spiking.artifacts.folder import SpikingFolder
@@ -53,6 +54,7 @@ def check_hardware(
             f"{folder.path}: {chip.width}x{chip.height} cores; at most {MOST_CORES} run in "
             "Amaranth's simulator, so compile for a smaller chip"
         )
+    require_all_links(chip, "routers of the hardware")
     tables = folder.tables()
     slots, mesh = Slots.of(tables), Mesh(chip.width, chip.height)
     design = ChipDesign(chip.width, chip.height, tables.shape, DEPTH, borders=Borders(output=True))

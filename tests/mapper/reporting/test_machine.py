@@ -44,11 +44,20 @@ def test_ends_of_a_line_of_chips() -> None:
     assert ends(Chip("flat", 6, 2), links) == []
 
 
+def test_broken_links_are_bars_across_their_gaps() -> None:
+    chip = Chip("c", 4, 3, broken_links=((1, 2), (4, 8)), broken_routers=(11,))
+    assert end_lines(chip, 1) == {"broken": "M20 2.5v5M30 22.5v5M2.5 20h5M32.5 20h5"}
+    tiled = Chip("c", 4, 4, machine=Machine(4, 4, tile=Block(2, 2, 0.0)), broken_links=((1, 2),))
+    assert end_lines(tiled, 1) == {"broken": "M20 2.5v5", "tile": "M20 0v40M0 20h40"}
+    assert end_lines(tiled, 2)["broken"] == "M10 1.25v5"
+
+
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_the_page_draws_the_borders() -> None:
     parts = Block(2, 1, 0.0), Block(4, 2, 9.0, 0.5), Block(4, 4, 30.0)
-    chip = Chip("c", 8, 4, machine=Machine(8, 4, "x", (1.0, 1.0), *parts))
+    machine = Machine(8, 4, "x", (1.0, 1.0), *parts)
+    chip = Chip("c", 8, 4, machine=machine, broken_links=((1, 9),))
     case = Case(chip, [0, 31, 7], [(0, 1, 5), (1, 2, 4)], [1] * 3, None, False, [])
     metrics = score(chip, case.cores(), case.blocks(), **case.options())
     report = {
@@ -62,7 +71,10 @@ def test_the_page_draws_the_borders() -> None:
     page = render([make_view("one", report, loads)]).decode()
     group = re.search(r'<g class="ends">(.*?)</g>', page)
     assert group is not None
-    assert re.findall(r'class="(\w+)"', group[1]) == ["tile", "chip", "board"]
+    assert re.findall(r'class="(\w+)"', group[1]) == ["broken", "tile", "chip", "board"]
     assert "Lines are boundaries of tiles and chips and boards" in page
+    assert "Short bars across a gap are broken links." in page
+    assert "1 link" in page
+    assert "1 links" not in page
     assert "Traffic that leaves chips" in page
     assert "Machine costs and boundary crossings" in page
