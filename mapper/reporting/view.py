@@ -242,7 +242,9 @@ def make_view(
 def by_series(views: list[View]) -> list[tuple[Series | None, View]]:
     """Return each mapping with its colour; None for a single mapping."""
     several = len(views) > 1
-    return [(Series(i % SERIES, view.label) if several else None, view) for i, view in enumerate(views)]
+    return [
+        (Series(i % SERIES, view.label) if several else None, view) for i, view in enumerate(views)
+    ]
 
 
 def heads_of(first: str, views: list[View]) -> list[str]:

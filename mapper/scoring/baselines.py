@@ -24,7 +24,7 @@ from mapper.scoring.measure import OutgoingSynapses
 from storage.arrays import Int32, Int64
 from storage.store.network import RATE, NetworkFile
 
-SAMPLED = 1 << 22
+SAMPLED = 1 << 20
 """Number of connections that are read, about, for each mapping."""
 FARTHEST = 2048
 """Distances of the lower bound; larger ones count as this."""
