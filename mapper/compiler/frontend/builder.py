@@ -53,8 +53,6 @@ class GraphBuilder:
     ) -> View:
         """Return a view of a new tensor for an ONNX value of a given shape; missing axes are 1."""
         shape = tuple(int(size) for size in shape)
-        if 0 in shape:
-            raise MapperError(f"{name!r} has shape {shape}: no elements; nothing to compute")
         if not 1 <= len(shape) <= 4:
             raise MapperError(f"{name!r} has {len(shape)} axes; cores take 1 to 4")
         _require_size(name, shape)
@@ -211,7 +209,9 @@ class GraphBuilder:
 
 
 def _require_size(name: str, shape: Sequence[int]) -> None:
-    """Raise `MapperError` for a map that is too large for any chip."""
+    """Raise `MapperError` for a map without elements, or too large for any chip."""
+    if 0 in shape:
+        raise MapperError(f"{name!r} has shape {tuple(shape)}: no elements; nothing to compute")
     if math.prod(shape) > MOST_ELEMENTS:
         raise MapperError(
             f"{name!r} has shape {tuple(shape)}; maps have at most {MOST_ELEMENTS:,} elements"
