@@ -290,11 +290,11 @@ def passes() -> str:
     return table(heads, rows)
 
 
-def python() -> str:
-    """Return a section for every public name of the package `mapper`."""
+def reference(part: str) -> str:
+    """Return the reference of Python; part : "python" or "extensions"."""
     sys.path.insert(0, str(Path(__file__).parent))
     try:
-        return str(import_module("generated_python").python())
+        return str(getattr(import_module("generated_python"), part)())
     finally:
         sys.path.pop(0)
 
@@ -308,7 +308,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "formats": formats,
     "exports": exports,
     "passes": passes,
-    "python": python,
+    "python": partial(reference, "python"),
+    "extensions": partial(reference, "extensions"),
     "isa-head": partial(isa_fields, HEAD),
     "isa-units": isa_units,
     **{

@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import mapper
+from mapper import extend
 
 WIDTH = 100
 SECTION = re.compile(r"^(\w+)\n-{3,}\n", re.MULTILINE)
@@ -17,31 +19,42 @@ ENTRY = re.compile(r"^(\S.*?)(?: : (.*))?$")
 
 
 def python() -> str:
-    """Return a section for every public name of the package: functions, then classes."""
-    found = {name: getattr(mapper, name) for name in mapper.__all__ if name != "__version__"}
+    """Return a section for every public name of the package `mapper`."""
+    return _reference(mapper, [name for name in mapper.__all__ if name != "__version__"])
+
+
+def extensions() -> str:
+    """Return a section for the interfaces of plugins, without names that `mapper` also has."""
+    return _reference(extend, [name for name in extend.__all__ if name not in mapper.__all__])
+
+
+def _reference(package: ModuleType, names: list[str]) -> str:
+    """Return sections for names of a package: functions, then classes."""
+    found = {name: getattr(package, name) for name in names}
     classes = {name: one for name, one in found.items() if inspect.isclass(one)}
     functions = {name: one for name, one in found.items() if name not in classes}
     errors = {name: one for name, one in classes.items() if issubclass(one, Exception)}
     results = {name: one for name, one in classes.items() if name not in errors}
     lines = ["### Functions\n"]
     for name, one in functions.items():
-        lines += _function(name, one)
+        lines += _function(package.__name__, name, one)
     lines.append("### Classes\n")
     for name, one in results.items():
-        lines += _class(name, one)
+        lines += _class(package.__name__, name, one)
     lines.append("### Errors\n")
-    lines += [f"`mapper.{name}`: {_first_line(one)}\n" for name, one in errors.items()]
+    where = package.__name__
+    lines += [f"`{where}.{name}`: {_first_line(one)}\n" for name, one in errors.items()]
     return "\n".join(lines)
 
 
-def _function(name: str, one: Any) -> Iterator[str]:
-    yield f"#### mapper.{name}\n"
+def _function(package: str, name: str, one: Any) -> Iterator[str]:
+    yield f"#### {package}.{name}\n"
     yield f"```python\n{_signature(name, one)}\n```\n"
     yield from _docstring(one)
 
 
-def _class(name: str, one: Any) -> Iterator[str]:
-    yield f"#### mapper.{name}\n"
+def _class(package: str, name: str, one: Any) -> Iterator[str]:
+    yield f"#### {package}.{name}\n"
     yield from _docstring(one)
     rows = []
     for member, value in vars(one).items():

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from mapper.api.partitioning import partition as partition
     from mapper.api.placing import Placement as Placement
     from mapper.api.placing import place as place
+    from mapper.api.plugins import plugins as plugins
     from mapper.api.reports import report as report
     from mapper.api.simulating import SimulatedTraffic as SimulatedTraffic
     from mapper.api.simulating import simulate as simulate
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from mapper.jobs.hardware import Hardware as Hardware
     from mapper.jobs.info import FileInfo as FileInfo
     from mapper.jobs.runs import FinishedRuns as FinishedRuns
+    from mapper.jobs.plugins import InstalledPlugin as InstalledPlugin
     from mapper.jobs.score import Scored as Scored
     from mapper.jobs.verify import Verified as Verified
     from mapper.partitions.result import GraphPartition as GraphPartition
@@ -84,6 +86,7 @@ _PLACES = {
     "FinishedRuns": "mapper.jobs.runs",
     "GraphPartition": "mapper.partitions.result",
     "Hardware": "mapper.jobs.hardware",
+    "InstalledPlugin": "mapper.jobs.plugins",
     "MapperError": "mapper.errors",
     "Network": "mapper.api.network",
     "NetworkMapping": "mapper.result",
@@ -110,6 +113,7 @@ _PLACES = {
     "map_network": "mapper.api.mapping",
     "partition": "mapper.api.partitioning",
     "place": "mapper.api.placing",
+    "plugins": "mapper.api.plugins",
     "report": "mapper.api.reports",
     "runs": "mapper.api.info",
     "score": "mapper.api.checking",
@@ -121,12 +125,12 @@ _PLACES = {
 
 __all__ = [
     "CheckFailedError", "Checked", "Chip", "CompileAnalysis", "CompiledModel", "CompiledNetwork",
-    "DoesNotFitError", "Exported", "FileInfo", "FinishedRuns", "GraphPartition", "Hardware",
+    "DoesNotFitError", "Exported", "FileInfo", "FinishedRuns", "GraphPartition", "Hardware", "InstalledPlugin",
     "MapperError", "Network", "NetworkMapping", "Placement", "Scored", "SimulatedModel",
     "SimulatedNetwork", "SimulatedTraffic", "SweepRuns", "UsageError", "Verified", "__version__",
     "cache_info", "check", "chips", "clear_cache", "compile_model", "disassemble", "export",
     "generate", "hw", "import_network", "info", "load", "map_network", "partition", "place",
-    "report", "runs", "score", "simulate", "simulate_model", "sweep", "verify",
+    "plugins", "report", "runs", "score", "simulate", "simulate_model", "sweep", "verify",
 ]  # fmt: skip
 
 

@@ -50,6 +50,7 @@ from mapper.monitoring.callbacks import OnPlacement, ignore
 from mapper.monitoring.monitor import Monitor
 from mapper.placement.clock import Clock
 from mapper.placement.force import refine_by_forces
+from mapper.placement.placers import find_placer, place_by
 from mapper.placement.portfolio import place
 from mapper.placement.region import choose_region
 from mapper.placement.region_bisection import place_by_bisection
@@ -62,7 +63,7 @@ from mapper.scoring.baselines import measure_baselines
 from mapper.scoring.measure import Measurements
 from mapper.scoring.populations import PopulationTraffic, population_traffic
 from mapper.scoring.worked import sweep_on
-from mapper.settings import Settings
+from mapper.settings import PORTFOLIO, Settings
 from storage.graph import Graph
 from storage.scratch.scratch import Scratch
 from storage.store.network import NetworkFile
@@ -123,6 +124,7 @@ def map_network(
 
 def _require_possible(chip: Chip, settings: Settings) -> None:
     """Raise `UsageError` for settings that the chip cannot have."""
+    require_placer(settings)
     if settings.objective == "time":
         require_time(chip)
     if settings.cores > chip.usable_count:
@@ -130,6 +132,12 @@ def _require_possible(chip: Chip, settings: Settings) -> None:
             f"cores is {settings.cores:,}, but chip {chip.name} has {chip.usable_count:,} usable "
             "cores; give fewer"
         )
+
+
+def require_placer(settings: Settings) -> None:
+    """Raise an error if the placer cannot be loaded: a run uses it only after a long time."""
+    if settings.reads("placer") and settings.placer != PORTFOLIO:
+        find_placer(settings.placer)
 
 
 def _announce(
@@ -197,7 +205,7 @@ class _Task:
             with self.monitor.stage("limits"):
                 return tiled_cores(
                     self.network, chip, settings.memory_bytes // 2, settings.seed_of(7),
-                    least if fits else chip.usable_count + 1,
+                    least if fits else chip.usable_count + 1, settings.placer,
                 )  # fmt: skip
         except DoesNotFitError:
             if fits:
@@ -386,10 +394,12 @@ def place_groups(
 
     if settings.method != "classic":
         with monitor.stage("placement"):  # steps 7 and 8
-            x, y = place(
-                groups, region, settings.placement, _random(settings, step=7), threads,
-                settings.memory_bytes // 4, clock=Clock(time_limit, stop), on_better=on_better,
-            )  # fmt: skip
+            rest = _random(settings, step=7), threads, settings.memory_bytes // 4
+            given = (*rest, Clock(time_limit, stop), on_better)
+            if settings.placer == PORTFOLIO:
+                x, y = place(groups, region, settings.placement, *given)
+            else:
+                x, y = place_by(settings.placer, groups, region, *given)
             stop.check()
             on_stage(x, y)
             return x, y

@@ -23,6 +23,8 @@ HOPS = {"synapse": "unicast", "core": "core", "tree": "multicast"}
 """The objective that counts the packets of a chip, by its delivery of spikes."""
 EFFORTS = ("fast", "default", "strong")
 METHODS = ("classic", "streamed")
+PORTFOLIO = "portfolio"  # default of the setting `placer`
+Names = tuple[str, ...]
 
 MOST_MEMORY = 1 << 60
 LEAST_SHARE = 0.001  # at 0, coarsening would continue without removing a vertex
@@ -45,7 +47,7 @@ class Setting:
     kind : int, float or str
     default : default of the preset classic and of all presets that are not in `presets`
     low, high : range of numbers, both included
-    choices : allowed texts
+    choices : allowed texts; other packages add placers, see `storage.plugins`
     unit : unit of a number, in the plural; empty if it has none
     """
 
@@ -57,7 +59,7 @@ class Setting:
     presets: dict[str, Any]
     low: float = 0
     high: float = 0
-    choices: tuple[str, ...] = ()
+    choices: Names = ()
     unit: str = ""
 
     @property
@@ -78,14 +80,23 @@ class Setting:
     def check(self, value: Any) -> Any:
         """Return the value as a Python number or text; raise `UsageError` if it is not allowed."""
         if self.kind is str:
-            if isinstance(value, str) and value in self.choices:
+            if isinstance(value, str) and (value in self.choices or value in self._added()):
                 return str(value)
         elif isinstance(value, Integral if self.kind is int else Real):
             number: Any = value
             if not isinstance(value, bool) and self.low <= number <= self.high:  # False for NaN
                 return self.kind(number)  # JSON cannot store NumPy numbers
         words = {int: "a whole number, ", float: "a number, ", str: ""}[self.kind]
-        raise UsageError(f"{self.name} is {shown(value)}; give {words}{self.range}")
+        added = "".join(f", {name}" for name in self._added())
+        raise UsageError(f"{self.name} is {shown(value)}; give {words}{self.range}{added}")
+
+    def _added(self) -> list[str]:
+        """Return the texts that other packages add."""
+        if self.name != "placer":
+            return []
+        from storage.plugins import PLACERS, names_of
+
+        return [name for name in names_of(PLACERS) if name not in self.choices]
 
     def parse(self, text: str) -> Any:
         """Parse the text of a command line; raises `UsageError`."""
@@ -126,7 +137,7 @@ def _share(group: str, text: str, usual: float) -> Any:
     return field(default=usual, metadata={"group": group, "help": text, **row})
 
 
-def _choice(group: str, text: str, usual: str, choices: tuple[str, ...], /, **presets: str) -> Any:
+def _choice(group: str, text: str, usual: str, choices: Names, /, **presets: str) -> Any:
     """Return a field for one of several names."""
     row = {"kind": str, "choices": choices, "presets": presets}
     return field(default=usual, metadata={"group": group, "help": text, **row})
@@ -214,6 +225,11 @@ class Settings:
     )
     placement: Literal["fast", "default", "strong"] = _choice(
         "streamed", "effort of the placement", "default", EFFORTS, fast="fast", strong="strong"
+    )
+    placer: str = _choice(
+        "streamed", "placement method: several, the best annealed (portfolio), a single one, or "
+        "one of another package",
+        PORTFOLIO, (PORTFOLIO, "curves", "spectral", "multilevel", "bisection"),
     )
     level_budget: int = _whole(
         "streamed", "networks of up to this many connections are mapped on levels in memory",
@@ -330,6 +346,8 @@ class Settings:
     def reads(self, name: str) -> bool:
         """Return whether a run with these settings reads a setting."""
         group = SETTINGS[name].group
+        if name == "placement" and self.placer != PORTFOLIO:
+            return False
         if group == "multicast":
             return self.objective in BY_NETS
         return group in ("run", "all", self.method)
@@ -366,7 +384,7 @@ def preset(name: str, **changes: Any) -> Settings:
 
 
 PLACEMENT = {
-    "streamed": ("placement",),
+    "streamed": ("placement", "placer"),
     "classic": ("bisection_repeats", "force_share", "force_iterations"),
 }
 """Settings that `mapper place` reads, by method of the preset."""

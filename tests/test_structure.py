@@ -17,7 +17,7 @@ LOOSE = 10  # modules directly in `mapper`, at most
 # From the lowest level up: a module imports from its own folder and from lower lines.
 LEVELS: dict[str, list[str]] = {
     "storage": ["printable csvcells", "arrays errors address closing hashing jsontext parallel",
-                "locks extras typed exchange budget compression", "files", "npz blobs",
+                "locks extras plugins typed exchange budget compression", "files", "npz blobs",
                 "graph quantise", "sorting", "store", "scratch generate formats samples"],
     "chipsim": ["errors protocols parallel", "chip", "detours", "traffic", "noc",
                 "npu ticks spiking"],
@@ -69,6 +69,7 @@ LEVELS: dict[str, list[str]] = {
         "jobs",
         "result",
         "api",
+        "extend",
         "cli",
         "__main__",
     ],

@@ -14,6 +14,7 @@ import jinja2.nodes
 import pytest
 
 import mapper
+from mapper import extend
 from tests.test_structure import PACKAGES, ROOT, modules
 
 # Names that no code refers to, and the reason to keep them.
@@ -87,7 +88,11 @@ KEYS = (
 )  # their classes define the keys of files
 
 
-PUBLIC = {f"{place}.{name}" for name, place in mapper._PLACES.items()}
+PUBLIC = {
+    f"{place}.{name}"
+    for places in (mapper._PLACES, extend._PLACES)
+    for name, place in places.items()
+}
 """Names for users of Python, with their members."""
 
 
@@ -256,7 +261,11 @@ def test_private_names_in_comments_exist() -> None:
 
 # ---- tests ----------------------------------------------------------------------------------
 
-CHECKS = ("raises", "warns", "fail", "run_yosys")  # run_yosys: its scripts have assertions
+CHECKS = (
+    "raises", "warns", "fail",
+    "run_yosys",  # its scripts have assertions
+    *(name for name in extend.__all__ if name.startswith("check_")),  # raise a `ContractError`
+)  # fmt: skip
 UNCHECKED = {  # tests without a check, and why
     "tests.mapper.kernels.test_installation.test_nothing_is_hidden_here": "it must not raise",
 }

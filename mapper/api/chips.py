@@ -38,11 +38,13 @@ class CoreSizes(TypedDict, total=False):
 def chips() -> dict[str, Chip]:
     """Return the presets by name, with all limits, costs and sources, as `mapper chips` shows them.
 
+    Chips of other packages are included; one that cannot be loaded is reported as a warning.
+
     A chip with other numbers: ``dataclasses.replace(mapper.chips()["loihi"], neurons=512)``.
     """
-    from chipsim.chip.presets import PRESETS
+    from mapper.inputs.chips import named_chips
 
-    return dict(PRESETS)
+    return named_chips()
 
 
 def hw(

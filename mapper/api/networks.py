@@ -113,17 +113,15 @@ def import_network(
     MapperError
         If the file cannot be read or the network cannot be written. A message is one line.
     """
-    from mapper.jobs.import_network import ImportRequest, write_network
-    from storage.formats import FORMATS
+    from mapper.jobs.import_network import ImportRequest, require_format, write_network
 
     check_arguments(
         threads=threads, memory=memory, neurons=neurons, columns=columns, progress=progress,
         files=files,
     )  # fmt: skip
     _require_path(path, files)
-    if format is not None and format not in FORMATS:
-        raise UsageError(f"unknown format {shown(format)}; choose from {', '.join(FORMATS)}")
     with as_argument_errors(), progress_of(progress) as on_progress:
+        require_format(format)
         reading = Reading(neurons, sizes, rates, rates_duration, columns, weights_are)
         given = source_of(source, reading)
         extra = {"nodes": None if nodes is None else Path(nodes)}

@@ -91,6 +91,7 @@ class MethodSettings(TypedDict, total=False):
     fm_passes: int
     smoothing: int
     placement: Literal["fast", "default", "strong"]
+    placer: str
     level_budget: int
     starts: int
     level_tries: int

@@ -78,19 +78,22 @@ def _list(options: argparse.Namespace) -> int:
     from chipsim.chip.file import unit_of
     from chipsim.chip.limits import LIMITS
     from chipsim.chip.npu_shape import NPU_SHAPES
-    from chipsim.chip.presets import PRESETS
     from chipsim.chip.provenance import Provenance, sources_of
+    from mapper.inputs.chips import named_chips, packages_of_chips
     from mapper.results.tables import columns
 
     chips: list[dict[str, Any]] = []
     limits: list[tuple[Any, ...]] = []
     costs: list[tuple[Any, ...]] = []
-    for name, chip in PRESETS.items():
+    known = named_chips()
+    packages = {name: added for name, added in packages_of_chips().items() if name in known}
+    for name, chip in known.items():
         fields = chip.to_json()
         units = {field: unit for field in fields if (unit := unit_of(chip, field))}
         origin = chip.origin or Provenance()
         chips.append(
             {"about": origin.about, "notes": origin.notes, "cores": chip.cores}
+            | {"package": packages.get(name)}
             | {"chip": fields, "units": units, "sources": sources_of(origin, fields)}
         )
         held = ["" if fields[limit] is None else fields[limit] for limit in LIMITS]
@@ -101,15 +104,16 @@ def _list(options: argparse.Namespace) -> int:
         latency = cost_text(chip.latency_router, chip.link_latencies)
         costs.append((name, chip.delivery, energy, latency, unit_of_costs(chip)))
     about = "costs per spike in a router and on a link"
-    terminal.emit(
-        options,
-        {"chips": chips, "npus": [asdict(shape) for shape in NPU_SHAPES.values()]},
-        [
-            columns("limits per core (b: bits for synapses)", ["chip", "mesh", *LIMITS], limits),
-            columns(about, ["chip", "packet per", "energy", "latency", "units"], costs),
-            columns("NPU presets", list(_NPU), list(map(_npu_row, NPU_SHAPES.values()))),
-        ],
-    )
+    tables = [
+        columns("limits per core (b: bits for synapses)", ["chip", "mesh", *LIMITS], limits),
+        columns(about, ["chip", "packet per", "energy", "latency", "units"], costs),
+        columns("NPU presets", list(_NPU), list(map(_npu_row, NPU_SHAPES.values()))),
+    ]
+    if packages:
+        added = list(packages.items())
+        tables.append(columns("chips of other packages", ("chip", "package"), added))
+    shapes = [asdict(shape) for shape in NPU_SHAPES.values()]
+    terminal.emit(options, {"chips": chips, "npus": shapes}, tables)
     return 0
 
 

@@ -53,11 +53,13 @@ def completion_script(shell: str) -> str:
     from mapper.cli.main import build_whole_parser
     from mapper.cli.manual import pages
     from mapper.settings import PRESETS
+    from storage.plugins import CHIPS as ADDED
+    from storage.plugins import names_of
 
     # a separate parser: these choices are suggestions, and other values stay valid
     parser = build_whole_parser()
     offered = {
-        "chip": tuple(CHIPS),
+        "chip": (*CHIPS, *names_of(ADDED)),
         "preset": tuple(PRESETS),
         "page": tuple(pages()),
     }

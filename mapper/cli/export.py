@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mapper.cli import options as common
 from mapper.cli import terminal
-from mapper.cli.formats import list_formats
+from mapper.cli.formats import AnyFormat, list_added, list_formats
 from mapper.cli.hw import CORE_OPTIONS
 from mapper.cli.neurons import add_neurons
 from mapper.cli.options import above_zero
+from mapper.cli.parser import Topic
 from mapper.cli.simulate import add_units
 from mapper.cli.stores import add_timeout
 from mapper.cli.streams import is_standard
 from mapper.exports import EXPORTS as MAPPINGS
+from mapper.exports import added_mappings
 from mapper.jobs.locking import lock_output
 from storage.address import path_of
 from storage.formats import EXPORTS as NETWORKS
+from storage.formats import added_exporters
 
 FREQUENT = ("format", "moved", "graph", "threshold", "leak", "reset")
 EPILOG = f"""\
@@ -45,6 +49,16 @@ tables, sanafe or nir; the extension of DST selects the format:
 
 `mapper docs export` lists the data that each format can store.
 """
+
+
+def topic(words: Sequence[str]) -> Topic:
+    """Return the help, with the formats of other packages if the words ask for help."""
+    return Topic(FREQUENT, EPILOG + list_added(words, _added))
+
+
+def _added() -> Iterator[AnyFormat]:
+    yield from added_exporters()
+    yield from added_mappings()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
 from mapper.cli import options as common
 from mapper.cli import terminal
-from mapper.cli.formats import list_formats
+from mapper.cli.formats import list_added, list_formats
+from mapper.cli.parser import Topic
 from mapper.cli.stores import add_timeout
 from mapper.cli.streams import is_standard, read_standard_input, require_stream
 from mapper.jobs.locking import lock_output
 from storage.address import path_of
-from storage.formats import FORMATS
+from storage.formats import FORMATS, added_importers
 
 FREQUENT = ("format", "columns", "files", "rates", "weights_are", "memory", "threads")
 EPILOG = f"""\
@@ -46,6 +48,11 @@ traffic; `mapper docs formats` explains --weights-are.
 """
 
 
+def topic(words: Sequence[str]) -> Topic:
+    """Return the help, with the formats of other packages if the words ask for help."""
+    return Topic(FREQUENT, EPILOG + list_added(words, added_importers))
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s SRC NET [options]"
     parser.add_argument(
@@ -70,11 +77,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from mapper.jobs.import_network import ImportRequest, write_network
+    from mapper.jobs.import_network import ImportRequest, require_format, write_network
     from mapper.results.tables import facts
     from storage.store.traffic import describe, describe_weights, traffic_of
 
-    common.require_format(options.format, FORMATS)
+    require_format(options.format)
     with ExitStack() as stack:
         if is_standard(options.source):
             stack.enter_context(lock_output(options.network, bool(options.files)))

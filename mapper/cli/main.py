@@ -37,6 +37,7 @@ COMMANDS = {
     "place": "place a graph of groups, one group per core",
     "runs": "list finished runs, compilations and sweeps",
     "chips": "list chip presets, or print one as a template",
+    "plugins": "list formats, placers, chips and exports of other packages",
     "disassemble": "print the program of a core of a compiled model",
     "hw": "generate the chip as Verilog, and count its cells",
     "cache": "show or clear the cache of results",
@@ -76,7 +77,7 @@ def build_parser(command: str | None = None, words: Sequence[str] = ()) -> Parse
         prog="mapper",
         description="Maps neural networks onto many-core neuromorphic chips.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"mapper {version()}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -200,12 +201,13 @@ def _notes(options: argparse.Namespace) -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", StorageWarning)
-        others = warnings.showwarning
+        others, shown = warnings.showwarning, set[str]()
 
         def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
             if not issubclass(category, StorageWarning):
                 others(message, category, *where, **more)
-            elif not options.quiet:
+            elif not options.quiet and str(message) not in shown:
+                shown.add(str(message))
                 print(plain(f"note: {message}"), file=sys.stderr)  # noqa: T201
 
         warnings.showwarning = show

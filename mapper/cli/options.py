@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -234,11 +234,11 @@ def request_of(
 
 def named_chip(text: str) -> Chip:
     """Return the chip of a name, size or chip file; raise `UsageError` for an unknown name."""
-    from chipsim.chip.presets import parse_chip
     from chipsim.errors import ChipError
+    from mapper.inputs.chips import find_chip
 
     try:
-        return parse_chip(text)
+        return find_chip(text)
     except ChipError as error:
         # an invalid file is bad input, not a usage error
         if text.strip().lower().endswith((".toml", ".yaml", ".yml")):
@@ -378,12 +378,6 @@ def open_network(options: argparse.Namespace, path: Path) -> Iterator[NetworkFil
 
     with open_source(source_of(options, path), effort_of(options), listener(options)) as network:
         yield network
-
-
-def require_format(name: str | None, formats: Collection[str]) -> None:
-    """Raise `UsageError` if a format is not in `formats`."""
-    if name is not None and name not in formats:
-        raise UsageError(f"unknown format {name!r}; choose from {', '.join(formats)}")
 
 
 def tell_losses(options: argparse.Namespace, meta: NetworkMeta) -> None:

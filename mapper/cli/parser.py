@@ -37,6 +37,12 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=29, width=get_terminal_size().columns)
 
+    def add_argument(self, action: argparse.Action) -> None:
+        """Add an action; the column also fits the names of commands, which are indented."""
+        super().add_argument(action)
+        if isinstance(action, argparse._SubParsersAction):
+            self._action_max_length += self._indent_increment
+
 
 class CompleteHelp(argparse.Action):
     """Argparse action that prints the complete help and exits."""

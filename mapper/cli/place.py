@@ -80,7 +80,8 @@ def run(options: argparse.Namespace) -> int:
     if options.time_limit is not None and options.preset == "classic":
         raise UsageError("--time-limit: not with preset classic; use --set force-iterations=N")
     settings = tuning.settings_of(options, SETTABLE)
-    tuning.tell_unread(options, settings, PLACEMENT[settings.method])
+    read = [name for name in PLACEMENT[settings.method] if settings.reads(name)]
+    tuning.tell_unread(options, settings, read)
     stop = Stop(GRACE)
     with (
         lock_output(options.output),

@@ -9,10 +9,12 @@
 from __future__ import annotations
 
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper.errors import UsageError
+from mapper.exports.added import added_exports, find_export
 from mapper.exports.base import (
     CORE_OPTIONS,
     NEURON_OPTIONS,
@@ -21,9 +23,11 @@ from mapper.exports.base import (
     MappingExporter,
     open_run,
 )
+from storage.plugins import EXPORTS as ADDED
+from storage.plugins import known_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from mapper.spiking.artifacts.folder import SpikingFolder
 
@@ -84,16 +88,24 @@ def choose_exporter(destination: Path, name: str | None = None) -> MappingExport
     Raises `UsageError` if there is none.
     """
     if name is not None:
-        if name not in EXPORTS:
-            raise UsageError(f"unknown mapping format {name!r}; choose one of {', '.join(EXPORTS)}")
-        return EXPORTS[name]
-    for exporter in EXPORTS.values():
+        found = EXPORTS.get(name) or find_export(name)
+        if found is None:
+            raise UsageError(
+                f"unknown mapping format {name!r}; choose one of {known_names(ADDED, EXPORTS)}"
+            )
+        return found
+    for exporter in chain(EXPORTS.values(), added_mappings()):
         if destination.name.lower().endswith(exporter.extensions):
             return exporter
+    known = known_names(ADDED, EXPORTS)
     raise UsageError(
-        f"{destination}: unknown format for mappings; "
-        f"choose one with --format ({', '.join(EXPORTS)})"
+        f"{destination}: unknown format for mappings; choose one with --format ({known})"
     )
+
+
+def added_mappings() -> Iterator[MappingExporter]:
+    """Yield the exporters of other packages; broken packages are reported as warnings."""
+    return (each for each in added_exports() if each.name not in EXPORTS)
 
 
 def export_mapping(
@@ -137,6 +149,7 @@ __all__ = [
     "SPIKING_EXPORTS",
     "MappedRun",
     "MappingExporter",
+    "added_mappings",
     "choose_exporter",
     "export_mapping",
     "export_spiking",

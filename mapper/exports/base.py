@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper.errors import MapperError
+from storage.plugins import blaming
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,11 +38,13 @@ class MappingExporter:
     """A format of exported mappings.
 
     extensions : of file names, in lower case
-    saver : module and function(run, destination, options), as "package.module:function"; see
-        `export_mapping`
+    saver : module and function(run, destination, options), as "package.module:function"; returns
+        facts about the file by name for the terminal and `--json`, among them `losses`, a list of
+        `Loss`, if the format cannot hold everything
     options : names of its options
     relays : whether it can represent relays of split neurons
     routers : routers that route x first, then y, and would read the file; "" if none do
+    package : name and version of the package that adds it, "" for this one
     """
 
     name: str
@@ -51,6 +54,7 @@ class MappingExporter:
     options: tuple[str, ...] = ()
     relays: bool = False
     routers: str = ""
+    package: str = ""
 
     def require_routes(self, chip: Chip) -> None:
         """Raise `MapperError` if the routers that read the file cannot avoid broken links."""
@@ -62,9 +66,9 @@ class MappingExporter:
     def save(self, run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
         """Write the file; it appears under its name only when it is complete."""
         module, _, name = self.saver.partition(":")
-        save: Any = getattr(import_module(module), name)
-        facts: dict[str, Any] = save(run, destination, options)
-        return facts
+        with blaming(self.package, f"{destination}: export {self.name}"):
+            save: Any = getattr(import_module(module), name)
+            return dict(save(run, destination, options))
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,76 @@ import os
 import re
 from dataclasses import replace
 from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
-from chipsim.chip.presets import parse_chip
+from chipsim.chip.presets import PRESETS, parse_chip
+from chipsim.errors import ChipError
 from mapper.errors import MapperError, UsageError, shown
+from storage.plugins import (
+    CHIPS,
+    Plugin,
+    find_plugin,
+    plugins_of,
+    skipping,
+    usable_plugins,
+    wrong_type,
+)
 
 RANGE = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})\.\.([1-9]\d{0,3})x([1-9]\d{0,3})")
+
+
+NAME = re.compile(r"[A-Za-z]\w*([-+]\w+)*", re.ASCII)
+"""Names of chips, which no size or file has."""
+
+
+def find_chip(text: str) -> Chip:
+    """Return the chip of a text: see `parse_chip`, or the name of a chip of another package.
+
+    Raises `ChipError` for an unknown name or a faulty file, `PluginError` for a faulty package.
+    """
+    name = text.strip()
+    plugin = find_plugin(CHIPS, name) if name not in PRESETS and NAME.fullmatch(name) else None
+    return parse_chip(text) if plugin is None else added_chip(plugin)
+
+
+def named_chips() -> dict[str, Chip]:
+    """Return all presets by name, also of other packages.
+
+    Broken ones are reported as warnings.
+    """
+    found = dict(PRESETS)
+    for plugin in usable_plugins(CHIPS):
+        with skipping():
+            found.setdefault(plugin.name, added_chip(plugin))
+    return found
+
+
+def packages_of_chips() -> dict[str, str]:
+    """Return the packages that add chips, by the name of the chip."""
+    return {
+        plugin.name: plugin.package for plugin in plugins_of(CHIPS) if plugin.name not in PRESETS
+    }
+
+
+def added_chip(plugin: Plugin) -> Chip:
+    """Return the chip of an entry point, a `Chip` or the path of a chip file.
+
+    Raises `PluginError` if it is faulty.
+    """
+    found = plugin.load(object)
+    if isinstance(found, Path):
+        try:
+            found = parse_chip(str(found))
+        except ChipError as error:
+            raise plugin.error(f"is faulty: {error}") from error
+    if not isinstance(found, Chip):
+        raise plugin.error(wrong_type(found, "Chip or Path"))
+    if found.name != plugin.name or not NAME.fullmatch(found.name):
+        raise plugin.error(f"has the name {found.name!r} instead of {plugin.name!r}")
+    return found
 
 
 def given_chip(chip: Any) -> Chip:
@@ -30,9 +92,9 @@ def given_chip(chip: Any) -> Chip:
     if isinstance(chip, Chip):
         return chip
     if isinstance(chip, tuple) and len(chip) == 2 and isinstance(chip[0], Integral):
-        return parse_chip("x".join(map(str, chip)))
+        return find_chip("x".join(map(str, chip)))
     if isinstance(chip, str | os.PathLike):
-        return parse_chip(os.fspath(chip))
+        return find_chip(os.fspath(chip))
     raise UsageError(
         f'chip is {shown(chip)}; give (16, 16), "16x16", a preset, the path of a .toml, or a Chip'
     )

@@ -15,6 +15,7 @@ from mapper.exports import (
     export_spiking,
     open_run,
 )
+from mapper.exports.added import find_export
 from mapper.exports.synaptic import TAKEN
 from mapper.inputs.listener import Listener
 from mapper.inputs.source import Effort
@@ -25,7 +26,10 @@ from mapper.spiking.artifacts.folder import read_folder as read_spiking
 from storage.formats import EXPORTS as NETWORKS
 from storage.formats import FORMATS
 from storage.formats import choose_exporter as choose_network_exporter
+from storage.formats.added import find_reader, find_writer
 from storage.formats.losses import Loss
+from storage.plugins import FORMATS as ADDED
+from storage.plugins import known_names
 from storage.store.network import NetworkFile
 from storage.store.sharded import is_sharded
 
@@ -99,17 +103,18 @@ def _refuse_mappings(request: ExportRequest) -> None:
     if format is None:
         taken = [each.name for each in MAPPINGS.values() if name.endswith(each.extensions)]
         format = taken[0] if taken and taken[0] not in NETWORKS else None
-    if format in NETWORKS or format is None:
+    if format is None or format in NETWORKS or find_writer(format) is not None:
         return
-    known = f"a network as {', '.join(NETWORKS)}"
-    if format in MAPPINGS:
+    names = known_names(ADDED, NETWORKS)
+    known = f"a network as {names}"
+    if format in MAPPINGS or find_export(format) is not None:
         raise UsageError(
             f"{request.path}: is not the output folder of a run; only a mapping can be "
             f"exported as {format}, {known}"
         )
-    if format in FORMATS:
+    if format in FORMATS or find_reader(format) is not None:
         raise UsageError(f"{format} files can be read but not written; export {known}")
-    raise UsageError(f"unknown format {format!r}; choose from {', '.join(NETWORKS)}")
+    raise UsageError(f"unknown format {format!r}; choose from {names}")
 
 
 def _spiking(request: ExportRequest, listener: Listener) -> dict[str, Any]:

@@ -6,10 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mapper.errors import UsageError, shown
 from mapper.inputs.listener import Listener
 from mapper.inputs.opening import give_rates, import_object, import_source
 from mapper.inputs.source import Effort, Source
 from storage.address import RemotePath
+from storage.formats import FORMATS
+from storage.formats.added import find_reader
+from storage.plugins import FORMATS as ADDED
+from storage.plugins import known_names
 from storage.store.meta import NetworkMeta
 from storage.store.network import NetworkFile
 from storage.store.resharding import write_joined, write_sharded
@@ -26,6 +31,13 @@ class ImportRequest(NamedTuple):
     effort: Effort
     format: str | None = None
     extra: Mapping[str, Any] = {}  # never changed
+
+
+def require_format(name: str | None) -> None:
+    """Raise `UsageError` if there is no format of this name to read, None for a detected one."""
+    if name is not None and name not in FORMATS and find_reader(name) is None:
+        known = known_names(ADDED, FORMATS)
+        raise UsageError(f"unknown format {shown(name)}; choose from {known}")
 
 
 def write_network(

@@ -16,7 +16,7 @@ from mapper.errors import DoesNotFitError
 from mapper.inputs.listener import Listener
 from mapper.monitoring.monitor import Monitor
 from mapper.partitioning.bisection import whole
-from mapper.pipeline import place_groups
+from mapper.pipeline import place_groups, require_placer
 from mapper.scoring.measure import measure_network
 from mapper.settings import Settings
 from storage.store.network import NetworkFile
@@ -40,6 +40,7 @@ def place(
     Raises `DoesNotFitError` for a group larger than a core.
     """
     network, chip, settings, time_limit = request
+    require_placer(settings)
     groups, stop, threads = whole(network, settings.threads), monitor.stop, settings.threads
     largest = int(groups.sizes.argmax())
     if groups.sizes[largest] > chip.neurons:

@@ -13,9 +13,11 @@ from scipy.sparse import coo_array
 
 from chipsim.chip.model import Chip
 from mapper.graph.csr import Subgraph
+from mapper.placement.placers import place_by
 from mapper.placement.portfolio import place
 from mapper.placement.region import choose_region
 from mapper.populations.usage import Links
+from mapper.settings import PORTFOLIO
 from storage.arrays import Float64, Int64
 
 TRAFFIC = 1 << 40  # total packets of a placement, which counts in integers
@@ -32,12 +34,14 @@ def routes_of(network: Links, part: Int64) -> tuple[Int64, Int64]:
 
 
 def place_parts(
-    network: Links, part: Int64, rate: Float64, watched: Int64, chip: Chip, seed: int
-) -> Int64:
+    network: Links, part: Int64, rate: Float64, watched: Int64, chip: Chip, seed: int,
+    placer: str = PORTFOLIO,
+) -> Int64:  # fmt: skip
     """Return the core of each part, shape (parts,).
 
     rate : spikes per tick of each neuron and input, shape (neurons + inputs,)
     watched : neurons whose spikes go to the host
+    placer : see `mapper.settings`
 
     Raises `DoesNotFitError` if there are more parts than usable cores.
     """
@@ -50,7 +54,11 @@ def place_parts(
     usable = chip.usable.reshape(chip.height, chip.width)
     region = choose_region(usable, parts, chip.axes)
     groups = _groups(packets, np.bincount(part))
-    x, y = place(groups, region, "default", np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    if placer == PORTFOLIO:
+        x, y = place(groups, region, "default", rng)
+    else:
+        x, y = place_by(placer, groups, region, rng)
     core = y.astype(np.int64) * chip.width + x
     if not chip.axes.flat:
         return core

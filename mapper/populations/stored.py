@@ -17,13 +17,14 @@ BYTES_PER_SYNAPSE = 250  # of the arrays that count list words
 
 
 def tiled_cores(
-    network: NetworkFile, chip: Chip, memory: int, seed: int, fewer_than: int
+    network: NetworkFile, chip: Chip, memory: int, seed: int, fewer_than: int, placer: str
 ) -> Int32 | None:
     """Return the core of every neuron, mapped as tiles of populations that share synapse lists.
 
     memory : bytes for the synapses
     seed : of the placement
     fewer_than : number of cores that makes tiles useless
+    placer : see `mapper.settings`
 
     Returns None if tiles need as many cores, and for networks without populations, with neurons of
     different sizes, or beyond the memory. Raises `DoesNotFitError` naming population and limit.
@@ -51,7 +52,7 @@ def tiled_cores(
     if len(contents) >= fewer_than:
         return None
     part = part_of(contents, network.vertices)
-    return place_parts(links, part, rate, none, chip, seed)[part].astype(np.int32)
+    return place_parts(links, part, rate, none, chip, seed, placer)[part].astype(np.int32)
 
 
 def population_starts(network: NetworkFile) -> list[tuple[int, int, int]] | None:

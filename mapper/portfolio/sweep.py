@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from chipsim.chip.presets import parse_chip
 from mapper.cache.cache import OFF, Cache
 from mapper.errors import MapperError, as_mapper_errors
+from mapper.inputs.chips import find_chip
 from mapper.inputs.source import RATES_WORDS, Source
 from mapper.limits.constraints import ConstraintFile
 from mapper.monitoring.resources import LEAST_MEMORY, all_cores, default_memory
@@ -94,7 +94,7 @@ def _chip(sweep: SweepFile, given: dict[str, Any]) -> Any:
     if name.strip().lower().endswith((".toml", ".yaml", ".yml")):
         name = str(sweep.place_of(name))
     limits = {LIMITS[key]: value for key, value in given.items() if key in LIMITS}
-    return replace(parse_chip(name), npu=None, host=None).with_limits(**limits)
+    return replace(find_chip(name), npu=None, host=None).with_limits(**limits)
 
 
 def _settings(sweep: SweepFile, given: dict[str, Any], share: Share) -> Any:

@@ -11,26 +11,30 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storage.errors import BadInputError
 from storage.files import open_input
+from storage.formats.added import added_formats, find_reader, find_writer
 from storage.formats.base import (
     DEFAULT_MEMORY,
     GZIP_MAGIC,
     HEAD_BYTES,
     UTF16,
     Exporter,
+    FileFormat,
     Importer,
     ImportJob,
     Progress,
-    named,
     plain_suffix,
 )
 from storage.formats.importers import FORMATS
 from storage.formats.probes import is_pickle
+from storage.plugins import FORMATS as ADDED
+from storage.plugins import blaming, known_names, skipping
 
 if TYPE_CHECKING:
     from storage.formats.losses import Loss
@@ -130,11 +134,13 @@ def recognise(path: Path, name: str | None = None, *, table: bool = False) -> Im
     if head.startswith(b"PK") and _is_network(path):
         raise BadInputError(f"{path}: already a network file; use it without importing it")
     if name is not None:
-        importer: Importer = named(FORMATS, name)
-        return importer
+        return find_importer(name)
     for importer in FORMATS.values():
         if not (table and importer.shape) and importer.sniff(head, path):
             return importer
+    added = _added_importer(head, path)
+    if added is not None:
+        return added
     if is_pickle(head):
         raise BadInputError(
             f"{path}: is a pickle, which may run any program and is not read; write the graph with "
@@ -145,7 +151,43 @@ def recognise(path: Path, name: str | None = None, *, table: bool = False) -> Im
             return importer
     if head.startswith(UTF16):
         raise BadInputError(f"{path}: is UTF-16 text; save it as UTF-8")
-    raise BadInputError(f"{path}: unknown format; choose one with --format ({', '.join(FORMATS)})")
+    known = known_names(ADDED, FORMATS)
+    raise BadInputError(f"{path}: unknown format; choose one with --format ({known})")
+
+
+def find_importer(name: str) -> Importer:
+    """Return the importer of a format, also of other packages.
+
+    Raises `BadInputError` that lists all formats if there is none.
+    """
+    found = FORMATS.get(name) or find_reader(name)
+    if found is None:
+        known = known_names(ADDED, FORMATS)
+        raise BadInputError(f"unknown format {name!r}; choose one of {known}")
+    return found
+
+
+def _added_importer(head: bytes, path: Path) -> Importer | None:
+    """Return the importer of another package that recognises a file."""
+    for importer in added_importers():
+        with skipping(), blaming(importer.package, f"format {importer.name}"):
+            if importer.sniff(head, path):
+                return importer
+    return None
+
+
+def added_importers() -> Iterator[Importer]:
+    """Yield the importers of other packages; broken packages are reported as warnings."""
+    for found in added_formats():
+        if found.reader is not None and found.reader.name not in FORMATS:
+            yield found.reader
+
+
+def added_exporters() -> Iterator[Exporter]:
+    """Yield the exporters of other packages; broken packages are reported as warnings."""
+    for found in added_formats():
+        if found.writer is not None and found.writer.name not in EXPORTS:
+            yield found.writer
 
 
 def import_network(
@@ -189,14 +231,17 @@ def choose_exporter(destination: Path, format: str | None = None) -> Exporter:
     Raises `BadInputError` if there is none.
     """
     if format is not None:
-        exporter: Exporter = named(EXPORTS, format)
-        return exporter
-    for exporter in EXPORTS.values():
+        found = EXPORTS.get(format) or find_writer(format)
+        if found is None:
+            known = known_names(ADDED, EXPORTS)
+            raise BadInputError(f"unknown format {format!r}; choose one of {known}")
+        return found
+    for exporter in chain(EXPORTS.values(), added_exporters()):
         if plain_suffix(destination) in exporter.extensions:
             return exporter
+    known = known_names(ADDED, EXPORTS)
     raise BadInputError(
-        f"{destination}: unknown format for networks; "
-        f"choose one with --format ({', '.join(EXPORTS)})"
+        f"{destination}: unknown format for networks; choose one with --format ({known})"
     )
 
 
@@ -236,9 +281,13 @@ __all__ = [
     "EXPORTS",
     "FORMATS",
     "Exporter",
+    "FileFormat",
     "Importer",
+    "added_exporters",
+    "added_importers",
     "choose_exporter",
     "export_network",
+    "find_importer",
     "import_network",
     "recognise",
 ]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from storage.errors import BadInputError
 from storage.files import open_input
+from storage.plugins import blaming
 from storage.printable import plain
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ class Importer:
     takes : names of additional options of ``load``
     several : a file may refer to others, so it cannot come from standard input
     like : format whose import calls the same kernels, if the table of kernels has no row for this
+    package : name and version of the package that adds the format, "" for this one
     """
 
     name: str
@@ -129,6 +131,7 @@ class Importer:
     takes: tuple[str, ...] = ()
     several: bool = False
     like: str = ""
+    package: str = ""
 
     def sniff(self, head: bytes, path: Path) -> bool:
         """Return whether a file with this (decompressed) `head` seems to have this format."""
@@ -176,9 +179,10 @@ class Importer:
                 raise BadInputError(f"{source}: {self.name} files do not take the option `{name}`")
         if not self.gzip and _is_gzipped(source):
             raise BadInputError(f"{source}: is gzipped; decompress it first (gunzip)")
-        load = import_module(self.module).load
         try:
-            return cast("NetworkMeta", load(job, **given))
+            with blaming(self.package, f"{source}: format {self.name}"):
+                load = import_module(self.module).load
+                return cast("NetworkMeta", load(job, **given))
         except BadInputError as error:
             # errors of the writer do not name the file
             if str(error).startswith(f"{plain(str(source))}:"):
@@ -205,6 +209,7 @@ class Exporter:
     partly : parts that it stores for some networks; the module returns the parts lost
     text : is text, gzipped if the name ends in ``.gz``
     nodes : writes a second file with the nodes; see `sonataconfig.nodes_beside`
+    package : name and version of the package that adds the format, "" for this one
     """
 
     name: str
@@ -215,6 +220,7 @@ class Exporter:
     partly: tuple[str, ...] = ()
     text: bool = False
     nodes: bool = False
+    package: str = ""
 
     def save(self, net: NetworkFile, destination: Path) -> list[Loss]:
         """Write the file; it gets its name only when it is complete.
@@ -225,8 +231,9 @@ class Exporter:
             raise BadInputError(
                 f"{destination}: {self.name} files are not gzipped; remove .gz from the name"
             )
-        save: Any = import_module(self.module).save
-        return [*self.losses(net), *save(net, destination)]
+        with blaming(self.package, f"{destination}: format {self.name}"):
+            save: Any = import_module(self.module).save
+            return [*self.losses(net), *save(net, destination)]
 
     def losses(self, net: NetworkFile) -> list[Loss]:
         """Return the parts of a network that this format loses, judged by the metadata."""
@@ -235,8 +242,11 @@ class Exporter:
         return list(find_losses(net, (*self.holds, *self.partly)))
 
 
-def named(formats: dict[str, Any], name: str) -> Any:
-    """Return the format called `name`; raise `BadInputError` that lists all formats."""
-    if name not in formats:
-        raise BadInputError(f"unknown format {name!r}; choose one of {', '.join(formats)}")
-    return formats[name]
+class FileFormat(NamedTuple):
+    """A format that another package adds: its reader, its writer, or both.
+
+    Both have the name of the entry point.
+    """
+
+    reader: Importer | None = None
+    writer: Exporter | None = None

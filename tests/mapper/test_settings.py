@@ -147,7 +147,10 @@ def test_values_that_set_rejects(command: str, words: str, said: str, run: Run) 
 def test_place_accepts_placement_settings(run: Run, folder: Path) -> None:
     found = run("place", "none.bin", "--chip", "2x2", "--set", "degree=100")
     assert found.code == 2
-    assert "--set: degree has no effect here; choose from placement, bisection_repeats" in found.err
+    assert (
+        "--set: degree has no effect here; choose from placement, placer, bisection_rep"
+        in found.err
+    )
     found = run("place", "x", "--chip", "2x2", "--effort", "fast", "--set", "placement=strong")
     assert "placement: option has fast, but --set has strong" in found.err
     assert set(place.SETTABLE) < set(tuning.METHOD)
@@ -182,6 +185,8 @@ def test_which_settings_are_used() -> None:
     assert not preset("fast").reads("recuts")
     assert preset("fast", objective="multicast").reads("recuts")
     assert all(found.reads("bisection_repeats") for found in PRESETS.values())
+    assert preset("fast").reads("placement")
+    assert not preset("fast", placer="curves").reads("placement")
 
 
 def test_help_of_run_names_the_page_of_settings(run: Run) -> None:

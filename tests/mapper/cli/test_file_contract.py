@@ -19,6 +19,8 @@ from chipsim.chip.model import Chip
 from chipsim.chip.presets import parse_chip
 from chipsim.errors import ChipError
 from mapper.errors import MapperError
+from mapper.extend.contract import unclear
+from mapper.extend.formats import variants
 from mapper.limits.constraints import ConstraintFile, read_constraints
 from mapper.limits.split_neurons import RelayNeurons
 from mapper.results.mapping_file import load_mapping, load_relays, save_csv, save_mapping
@@ -26,7 +28,6 @@ from storage.errors import StorageError
 from storage.formats.rates import read_rates
 from storage.store.network import NetworkFile
 from tests.mapper.helpers import write_network
-from tests.storage.formats.damage import unclear, variants
 
 NEURONS = 6
 CHIP = Chip(name="small", width=3, height=2, neurons=4, unavailable=(5,))

@@ -186,7 +186,7 @@ def test_colours_of_a_terminal(no_color: str, network: Path) -> None:
 
 def test_commands_that_read_files_have_a_memory_budget() -> None:
     """Check that all of them use the same option; --memory of `sweep` is shared by its runs."""
-    reads_nothing = {"cache", "completion", "docs", "generate", "runs", "warm"}
+    reads_nothing = {"cache", "completion", "docs", "generate", "plugins", "runs", "warm"}
     helps = set()
     for name, parser in subparsers(build_whole_parser()).items():
         found = [one for one in parser._actions if "--memory" in one.option_strings]

@@ -14,44 +14,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
+from mapper.extend.contract import unclear
+from mapper.extend.formats import read_whole, variants
 from storage.errors import StorageError
 from storage.formats import import_network
-from storage.store.network import NetworkFile
 from tests.storage.formats.samples import SAMPLES, Sample
 
-CUTS = 40  # truncations of a file
-CHANGES = 60  # changes of single bytes
 MEMORY = 1 << 30  # bytes in addition to the interpreter and its libraries
-MOST_SAID = 300  # most characters of a message without the path
-Variant = tuple[str, bytes]
-
-
-def variants(data: bytes, seed: int) -> Iterator[Variant]:
-    """Yield damaged copies of a file with a description, reproducible by seed."""
-    for length in sorted({len(data) * i // CUTS for i in range(CUTS)} | {len(data) - 1}):
-        yield f"cut at {length}", data[:length]
-    rng = np.random.default_rng(seed)
-    for i in range(CHANGES):
-        at, byte = int(rng.integers(len(data))), int(rng.integers(256))
-        if i % 3 == 0:
-            changed = data[:at] + bytes([data[at] ^ (byte or 1)]) + data[at + 1 :]
-            yield f"byte {at} changed by {byte or 1}", changed
-        elif i % 3 == 1:
-            yield f"{byte} inserted at {at}", data[:at] + bytes([byte]) + data[at:]
-        else:
-            yield f"byte {at} removed", data[:at] + data[at + 1 :]
-
-
-def read_whole(path: Path) -> tuple[int, int]:
-    """Return neurons and synapses of a network file, all of which is read."""
-    with NetworkFile(path) as net:
-        for block in net.blocks():
-            block.outgoing()
-        for name in net.meta.attributes:
-            net.attribute(name)
-        return net.meta.neurons, net.meta.synapses
 
 
 def outcome(source: Path, data: bytes, out: Path, format: str | None) -> str:
@@ -70,16 +39,6 @@ def outcome(source: Path, data: bytes, out: Path, format: str | None) -> str:
         network.unlink()
     left = [path.name for path in out.iterdir()]
     return wrong or (f"leftover files {left}" if left else "")
-
-
-def unclear(message: str, source: Path) -> str:
-    """Return why a message is unclear, or ""."""
-    said = message.removeprefix(f"{source}: ")
-    if said == message:
-        return f"does not start with the file: {message}"
-    if not said.isprintable() or len(said) > MOST_SAID or len(said.split()) < 2:
-        return f"is not one plain line: {said!r}"
-    return ""
 
 
 def faults(format: str, sample: Sample, folder: Path) -> Iterator[str]:

@@ -10,9 +10,11 @@ from pathlib import Path
 import numba
 import pytest
 
+from mapper.extend.contract import MOST_SAID, unclear
+from mapper.extend.formats import read_whole
 from storage.errors import BadInputError, StorageError
 from storage.formats import FORMATS, import_network
-from tests.storage.formats.damage import MOST_SAID, outcome, read_whole, unclear
+from tests.storage.formats.damage import outcome
 from tests.storage.formats.samples import SAMPLES, Sample
 
 ROOT = Path(__file__).resolve().parents[3]
