@@ -31,6 +31,7 @@ _WORDS = {
     "array": "a list",
     "object": "an object",
 }
+NO_FLOAT = 10**309  # larger integers are no floats; msgspec 0.19 has the range of floats for them
 _RELATIONS = {">=": "from", "<=": "up to", ">": "above", "<": "below"}
 _EXPECTED = re.compile(r"Expected `([\w |]+)`(?: (>=|<=|>|<) (\S+?)(?:\.0)?)?(?=$|,| )")
 _LENGTH = re.compile(r"of length (>= )?(\d+)")
@@ -72,7 +73,7 @@ def _fault_of_rest(value: Any, made: Any, place: str) -> str:
             try:
                 msgspec.convert(each, made.REST)
             except msgspec.ValidationError as error:
-                wrong = f"{name} is {shown(each)}, {_expected(str(error))}"
+                wrong = f"{name} is {shown(each)}, {_expected(str(error), each)}"
         if wrong:
             return wrong
     return ""
@@ -84,18 +85,18 @@ def _in_words(text: str, value: Any) -> str:
     place = ""
     for key, index in _STEP.findall(path):
         if index == "...":  # in an object with arbitrary keys
-            return f"a value of {place or 'it'} is {_expected(text)}"
+            return f"a value of {place or 'it'} is {_expected(text, value)}"
         place = _inner(place, key) if key else f"{place}[{index}]"
         value = value[key or int(index)]
     if field := _MISSING.fullmatch(text):
         verb = "lacks" if field[1].startswith("missing") else "has an unknown key"
         return f"{verb} {_inner(place, field[2])}"
-    return f"{place or 'it'} is {shown(value)}, {_expected(text)}"
+    return f"{place or 'it'} is {shown(value)}, {_expected(text, value)}"
 
 
-def _expected(text: str) -> str:
+def _expected(text: str, value: Any) -> str:
     found = _EXPECTED.match(text)
-    if not found:
+    if not found or (isinstance(value, int) and abs(value) >= NO_FLOAT):
         return "out of range"
     names = found[1].split(" | ")
     if "float" in names and "int" in names:
