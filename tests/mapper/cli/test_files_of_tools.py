@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -266,3 +267,11 @@ def test_run(name: str, folder: Path, run: Run) -> None:
     mapping = mapper.map_network(folder / name, (2, 2), neurons_per_core=2, preset="fast")
     assert mapping.metrics == found["metrics"]
     assert mapping.core.tolist() == mapper.load("out").core.tolist()
+    assert run("report", "out", "-o", "theirs.html").code == 0
+    page = Path("theirs.html").read_text()
+    assert mapper.report("out", path="mine.html").read_text() == page
+    head = page.partition("</h1>")[2]
+    counts = [int(value) for value in re.findall(r'<data value="(\d+)">', head)[:2]]
+    assert counts == [expected.neurons, expected.synapses]
+    of_object = mapper.report(mapping, path="object.html").read_text().partition("</h1>")[2]
+    assert [int(value) for value in re.findall(r'<data value="(\d+)">', of_object)[:2]] == counts
