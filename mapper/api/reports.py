@@ -19,18 +19,17 @@ if TYPE_CHECKING:
 
 def report(
     folder: str | os.PathLike[str] | NetworkMapping | CompiledModel,
-    other: str | os.PathLike[str] | NetworkMapping | None = None,
-    *,
+    *others: str | os.PathLike[str] | NetworkMapping,
     path: str | os.PathLike[str] | None = None,
     network: str | os.PathLike[str] | Network | None = None,
     threads: int | None = None,
     memory: int | str | None = None,
 ) -> Path:
-    """Write the report page of a mapping or compiled model, or of two mappings to compare.
+    """Write the report page of a mapping or compiled model, or of several mappings to compare.
 
     Parameters
     ----------
-    folder, other : output folders, or the objects
+    folder, others : output folders, or the objects
     path : the page; default: report.html in the folder, or comparison.html
     network : network of the folders, if it was moved
     threads, memory : as for `mapper.map_network`
@@ -50,10 +49,9 @@ def report(
     check_arguments(threads=threads, memory=memory)
     moved = None if network is None else path_of_network(network, "network")
     with as_argument_errors(), ExitStack() as stack:
-        shown_ones = [one for one in (folder, other) if one is not None]
-        folders = [stack.enter_context(path_of_source(one)) for one in shown_ones]
+        folders = [stack.enter_context(path_of_source(one)) for one in (folder, *others)]
         page = None if path is None else Path(path)
-        if page is None and other is None and not isinstance(folder, str | os.PathLike):
+        if page is None and not others and not isinstance(folder, str | os.PathLike):
             page = Path(PAGE)
         request = ReportRequest(folders, page, moved, effort_of(threads, memory))
         return write_report(request, NotesListener()).path

@@ -1,4 +1,4 @@
-"""`mapper report`: write the report page of a mapping, or compare two."""
+"""`mapper report`: write the report page of a mapping, or compare several."""
 
 from __future__ import annotations
 
@@ -14,31 +14,28 @@ from storage.address import path_of
 EPILOG = """\
 examples:
   mapper report result
-  mapper report result other -o comparison.html
+  mapper report result other third -o comparison.html
   mapper report --runs 3f9a 81c0
   mapper report old-result --network moved/net.bin
 
 DIR is the output folder of a run. `mapper run` writes report.html; this command
-writes it again, e.g. after an update, or shows two mappings on one page with
-one colour scale. The page needs no internet connection. Folders of older
+writes it again, e.g. after an update, or shows several mappings on one page
+with one colour scale. The page needs no internet connection. Folders of older
 versions have no traffic.npz: traffic is measured on their network, and stored
 there.
 
-Two mappings are compared in percent and must have the same network and traffic
-(equal --rates); the chips may differ.
+Mappings are compared with the first one in percent and must have the same
+network and traffic (equal --rates); the chips may differ.
 """
 COMPARISON = "comparison.html"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "%(prog)s [DIR [DIR2]] [options]"
-    parser.add_argument("path", type=Path, nargs="?", metavar="DIR", help="output folder of a run")
+    parser.usage = "%(prog)s [DIR ...] [options]"
     parser.add_argument(
-        "other", type=Path, nargs="?", metavar="DIR2", help="second output folder, to compare with"
+        "paths", type=Path, nargs="*", metavar="DIR", help="output folders of runs to compare"
     )
-    parser.add_argument(
-        "--runs", nargs="+", metavar="ID", help="runs of `mapper runs`, instead of DIR and DIR2"
-    )
+    parser.add_argument("--runs", nargs="+", metavar="ID", help="runs of `mapper runs`, not DIR")
     parser.add_argument(
         "-o",
         "--output",
@@ -57,8 +54,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.jobs.report import ReportRequest, write_report
     from mapper.results.tables import facts, size
 
-    _find_runs(options)
-    folders = [options.path] + ([] if options.other is None else [options.other])
+    folders = _folders(options)
     request = ReportRequest(folders, options.output, options.network, common.effort_of(options))
     found = write_report(request, common.listener(options))
     result: dict[str, Any] = {"path": str(found.path), "bytes": found.bytes}
@@ -70,16 +66,16 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _find_runs(options: argparse.Namespace) -> None:
-    """Replace runs of the catalogue by their folders."""
+def _folders(options: argparse.Namespace) -> list[Path]:
+    """Return the folders to show, of the command line or of runs of the catalogue."""
     from mapper.cache.catalogue import Catalogue
     from mapper.errors import UsageError
 
+    folders: list[Path] = options.paths
     if options.runs is None:
-        if options.path is None:
+        if not folders:
             raise UsageError("name the output folder of a run, or --runs with ids of `mapper runs`")
-        return
-    if options.path is not None or len(options.runs) > 2:
-        raise UsageError("--runs: give one or two ids, and no folders")
-    catalogue = Catalogue.of_user()
-    options.path, options.other, *_ = [*map(catalogue.folder_of, options.runs), None]
+        return folders
+    if folders:
+        raise UsageError("--runs: give ids, and no folders")
+    return list(map(Catalogue.of_user().folder_of, options.runs))

@@ -1,4 +1,4 @@
-"""Write the report page of a mapping or of a compiled model, or of two mappings to compare."""
+"""Write the report page of a mapping or of a compiled model, or of several mappings to compare."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMPARISON = Path("comparison.html")
 class ReportRequest(NamedTuple):
     """Output folders to show on a page.
 
-    folders : one, or two mappings to compare
+    folders : one, or several mappings to compare
     page : the file to write; None: in the folder, or `COMPARISON`
     network : network of the mappings, if it was moved
     """
@@ -57,6 +57,7 @@ def write_report(request: ReportRequest, listener: Listener) -> Reported:
     Raises `MapperError` for other folders, and for mappings that cannot be compared.
     """
     first = request.folders[0]
+    _require_different(request.folders)
     render = _renderer(first)
     if render is not None:
         return _write_compiled(request, render)
@@ -80,8 +81,7 @@ def write_report(request: ReportRequest, listener: Listener) -> Reported:
             read_folder(folder, partial(view, folder, label))
             for folder, label in zip(folders, _labels(folders), strict=True)
         ]
-        if len(views) == 2:
-            require_same_network(views)
+        require_same_network(views)
         return Reported(page, write_page(page, views), folders, measured)
 
 
@@ -141,6 +141,15 @@ def _write_compiled(request: ReportRequest, render: Callable[[], bytes]) -> Repo
         data = render()
         write_file(page, data)
     return Reported(page, len(data), [], [])
+
+
+def _require_different(folders: Sequence[Path]) -> None:
+    """Raise `UsageError` for a folder that is given twice."""
+    seen: set[Path] = set()
+    for folder in folders:
+        if real_path(folder) in seen:
+            raise UsageError(f"{folder}: is given twice; a comparison needs different folders")
+        seen.add(real_path(folder))
 
 
 def _labels(folders: list[Path]) -> list[str | None]:

@@ -126,7 +126,7 @@ def _compared(view: View, name: str) -> str:
     ]
     if found["lower_bound"] > 0.01 * hops:
         than.append(f"{hops / found['lower_bound']:.1f} x the lower bound")
-    return ", ".join(than)
+    return ", ".join(than).replace("%", " %")
 
 
 def comparison(views: list[View], cards: list[Card]) -> Table:

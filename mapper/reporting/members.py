@@ -129,9 +129,11 @@ def _real(stored: Grid, unit: float) -> Grid:
 
 
 def packed_cores(members: Members | None) -> dict[str, Any]:
-    """Return the core of every neuron, deflated, for the search of the page; {} for very many."""
-    if members is None or members.neurons > SEARCHED:
-        return {}
+    """Return the core of every neuron, deflated, for the search of the page; none for very many."""
+    if members is None:
+        return {"neurons": 0}
+    if members.neurons > SEARCHED:
+        return {"neurons": members.neurons}
     core = members.core[: members.neurons]
     wide = int(core.max(initial=0)) > 0xFFFF
     raw = core.astype("<u4" if wide else "<u2").tobytes()

@@ -17,6 +17,7 @@ from chipsim.chip.faults import working_links
 from chipsim.chip.limits import uses
 from chipsim.chip.model import Chip
 from chipsim.chip.presets import from_fields
+from chipsim.traffic.profile import Profile
 from chipsim.traffic.routes import Routes
 from chipsim.traffic.ticks import tick_bounds
 from chipsim.traffic.turns import entering, of_routers
@@ -210,7 +211,7 @@ def make_view(
             "fill": per_core(use.neurons / chip.neurons),
             "outgoing": per_core(profile.outgoing, unit),
             "incoming": per_core(profile.incoming, unit),
-            HOPS: cells(_mean_hops(chip, destination, share)),
+            HOPS: cells(_mean_hops(chip, profile)),
             "router": cells(_of_routers(_passing(loads, chip) * unit, chip)),
             CYCLES: per_core(idle if bounds is None else bounds.cores),
         },
@@ -257,7 +258,7 @@ def shown(names: Iterable[str], views: list[View]) -> list[str]:
     has = {
         CYCLES: any(view.chip.time is not None for view in views),
         POPULATION: all(view.populations is not None for view in views),
-        HOPS: any(view.destination is not None for view in views),
+        HOPS: any(view.layers[HOPS].any() for view in views),
     }
     return [name for name in names if has.get(name, True)]
 
@@ -310,6 +311,7 @@ def _plain(view: View, layers: list[str], links: list[str]) -> dict[str, Any]:
         "links": {n: [short(direction) for direction in view.links[n]] for n in links},
         "usage": {name: short(values) for name, values in view.usage.items()},
         "within": short(view.within),
+        "linkMean": float(view.loads[view.sent].mean()) if view.loads[view.sent].size else 0.0,
     }
     if view.destination is not None and view.share is not None:
         out["kept"] = int(view.destination.shape[1])
@@ -320,11 +322,11 @@ def _plain(view: View, layers: list[str], links: list[str]) -> dict[str, Any]:
     return out | {"packed": packed_cores(view.members)}
 
 
-def _mean_hops(chip: Chip, destination: Grid | None, share: Grid | None) -> Grid:
+def _mean_hops(chip: Chip, profile: Profile) -> Grid:
     """Return mean hops to the kept destinations of each core, shape (height, width)."""
-    shape = chip.height, chip.width
-    if destination is None or share is None or not destination.size:
-        return np.zeros(shape)
+    destination, share = profile.destination, profile.share
+    if not destination.size:
+        return np.zeros((chip.height, chip.width))
     routes = Routes.of(chip)
     source = np.arange(chip.cores)[:, None]
     hops = np.zeros(destination.shape)
@@ -340,7 +342,7 @@ def _mean_hops(chip: Chip, destination: Grid | None, share: Grid | None) -> Grid
         hops += np.where(longer, coordinates.size - steps, steps)
     total = share.sum(axis=1)
     mean = np.divide((hops * share).sum(axis=1), total, out=np.zeros(chip.cores), where=total > 0)
-    return mean.reshape(shape)
+    return mean.reshape(chip.height, chip.width)
 
 
 def _cell_pairs(chip: Chip, traffic: PopulationTraffic, tile: int) -> tuple[Grid, Grid]:

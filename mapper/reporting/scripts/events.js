@@ -56,14 +56,15 @@ document.addEventListener("click", event => {
   const map = maps[index];
   open(map, kind === "core" ? { kind, core: at[0] } : kind === "link"
     ? { kind, d: at[0], core: at[1] } : { kind, population: at[0] });
-  const head = map.panel.querySelector("h3");
-  if (head) head.focus({ preventScroll: matchMedia("(min-width: 1001px)").matches });
+  const head = map.panel.querySelector("h3"), wide = matchMedia("(min-width: 1001px)").matches;
+  if (head) head.focus({ preventScroll: wide || kind === "population" });
+  if (!wide && kind === "population") map.box.scrollIntoView({ block: "nearest" });
 });
 document.querySelector(".toolbar").addEventListener("change", event => {
   state[event.target.name] = event.target.value;
   for (const map of maps) {
-    const [, , columns, rows] = [0, 0, map.mapping.columns, map.mapping.rows];
-    map.window = state.zoom === "used" ? map.mapping.window : [0, 0, columns, rows];
+    const { window: used, columns, rows } = map.mapping;
+    map.window = state.zoom === "used" ? used : [0, 0, columns, rows];
     if (event.target.name === "layer") map.story = null;
   }
   maps.forEach(paint);

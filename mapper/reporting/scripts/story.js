@@ -140,14 +140,14 @@ function populationStory(map, { population: p }) {
   head.append(mark(map, p), people.names[p]);
   parts.push(head, list([
     ["neurons", number(rows.neurons[p])], ["cores", number(rows.cores[p])],
-    ["traffic out", number(rows.sent[p])], ["traffic in", number(rows.received[p])],
+    ["out to other cores", number(rows.sent[p])], ["in from other cores", number(rows.received[p])],
     ["within cores", number(rows.within[p])], ["mean hops", number(rows.hops_mean[p])]]));
   const [source, target, traffic, hops] = people.pairs;
   const all = source.map((_, pair) => pair);
   for (const [mine, other, word] of [[source, target, "Sends to"], [target, source, "Receives from"]]) {
     const found = all.filter(pair => mine[pair] === p).sort((a, b) => traffic[b] - traffic[a]);
     if (found.length) parts.push(table(`${people.names[p]}: ${word.toLowerCase()}`,
-      [word, "Traffic", "Mean hops"], found.slice(0, 12).map(pair =>
+      [word, "All traffic", "Mean hops"], found.slice(0, 12).map(pair =>
         [named(map, other[pair]), traffic[pair], number(hops[pair] / traffic[pair])])));
   }
   const cores = map.mapping.state.map((_, core) =>
@@ -181,7 +181,7 @@ function linkStory(map, { d, core }) {
   const parts = [heading(linkTitle(map, d, core)), list([
     [`load, ${data.sent}`, number(load)], ["rank", above ? `${above + 1} of ${every.length}`
       : `the busiest of ${every.length}`],
-    ["times the mean", number(load / (sum(every) / every.length))],
+    ["times the mean", number(load / mapping.linkMean)],
     ...Object.entries(mapping.links).filter(([name]) => name !== data.sent).map(([name, loads]) =>
       [`load, ${name}`, number(loads[d][core])])])];
   if (mapping.people) {

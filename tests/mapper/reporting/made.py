@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,9 +20,13 @@ from mapper.reporting.view import View
 from mapper.results.loads import TRAFFIC, Loads, save_loads
 from mapper.results.mapping_file import save_mapping_in
 from mapper.results.output import REPORT, network_facts
+from mapper.results.population_file import save_populations
+from mapper.results.population_table import population_facts
 from mapper.scoring.measure import measure_network
+from mapper.scoring.populations import population_traffic
 from mapper.settings import preset
 from storage.store.network import NetworkFile
+from storage.store.writer import NetworkWriter
 from tests.mapper.helpers import random_network, write_network
 
 VOID = {"meta", "img", "source", "input", "br", "rect", "path"}
@@ -40,12 +45,44 @@ def idle_folder(folder: Path, chip: Chip) -> Path:
     return write_folder(folder, path, chip, np.zeros(3, np.int32))
 
 
+def layered_folder(
+    folder: Path, chip: Chip, names: Sequence[str], seed: int = 0, neurons: int = 90,
+    mixed: bool = False,
+) -> Path:  # fmt: skip
+    """Return a folder of layers of equal size, each with synapses to the next and to itself.
+
+    mixed : neurons of a layer have no consecutive ids, and cores hold several layers
+    """
+    rng = np.random.default_rng(seed)
+    of = np.arange(neurons) * len(names) // neurons
+    order = rng.permutation(neurons) if mixed else np.arange(neurons)
+    cores = rng.choice(np.flatnonzero(chip.usable), neurons)
+    spread = np.sort(cores) if not mixed else cores
+    path = folder.with_name(f"{folder.name}.bin")
+    source = rng.integers(0, neurons, 6 * neurons)
+    target = np.minimum(
+        source + rng.integers(0, neurons // len(names) + 1, source.size), neurons - 1
+    )
+    with NetworkWriter(path, neurons) as writer:
+        writer.add(order[source], order[target], rng.integers(1, 6, source.size))
+        labels, core = np.empty(neurons, np.int64), np.empty(neurons, np.int32)
+        labels[order], core[order] = of, spread
+        writer.set_attribute("layer", labels, list(names))
+        writer.finish()
+    return write_folder(folder, path, chip, core)
+
+
 def write_folder(folder: Path, network: Path, chip: Chip, core: Any, **more: Any) -> Path:
     """Write the output of a run without run.log and the page. more : parts of the report"""
     folder.mkdir()
     traffic, report = measured(network, chip, core)
     save_mapping_in(folder, core, chip)
     save_loads(folder / TRAFFIC, Loads.of(traffic))
+    with NetworkFile(network) as file:
+        populations = population_traffic(file, chip, core)
+    save_populations(folder, populations)
+    if populations is not None:
+        report["populations"] = population_facts(chip, Loads.of(traffic), populations)
     (folder / REPORT).write_text(json.dumps(report | more))
     return folder
 
