@@ -218,17 +218,13 @@ def test_search(layered: tuple[Path, View], open_page: Open) -> None:
     search("conv1 4")
     page.keyboard.press("Enter")
     core = int(view.members.core[neuron])
-    page.wait_for_function("document.getElementById('told').textContent !== ''")
-    assert page.locator("#told").text_content() == f"{called} is on core {core}."
+    page.locator("#told", has_text=f"{called} is on core {core}.").wait_for()
     assert page.locator(".panel h3").first.text_content().startswith(f"Core {core} (")
     assert page.locator(".found").text_content() == f"{called} is on core {core}."
     for at in (0, len(of) - 1):
         search(str(at))
         page.keyboard.press("Enter")
-        page.wait_for_function(
-            "n => document.getElementById('told').textContent.includes(n)", arg=f"({at})"
-        )
-        assert f"is on core {view.members.core[at]}." in page.locator("#told").text_content()
+        page.locator("#told", has_text=f"({at}) is on core {view.members.core[at]}.").wait_for()
     search("conv1")
     page.click("#results button")
     assert page.locator(".panel h3").first.text_content() == "conv1"
@@ -242,8 +238,7 @@ def test_search_without_populations_and_in_large_networks(
     page.fill("#search", "5")
     page.keyboard.press("Enter")
     assert view.members is not None
-    page.wait_for_function("document.getElementById('told').textContent !== ''")
-    assert page.locator("#told").text_content() == f"Neuron 5 is on core {view.members.core[5]}."
+    page.locator("#told", has_text=f"Neuron 5 is on core {view.members.core[5]}.").wait_for()
     monkeypatch.setattr(mapper.reporting.members, "SEARCHED", 10)
     path, _ = page_at(layered_folder(folder / "large", CHIP, NAMES))
     page = open_page(path)
