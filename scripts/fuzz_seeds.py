@@ -273,6 +273,29 @@ def runs(folder: Path) -> dict[str, Files]:
     }
 
 
+def populations(folder: Path) -> dict[str, Files]:
+    """Return the populations of a mapping, and the mapping with their names as csv."""
+    from chipsim.chip.model import Chip
+    from mapper.results.population_file import POPULATIONS, save_populations
+    from mapper.scoring.populations import population_traffic
+    from storage.store.network import NetworkFile
+    from storage.store.writer import NetworkWriter
+
+    core = np.array([1, 1, 0, 5, 4, 2], np.int32)
+    with NetworkWriter(folder / "layers.bin", core.size) as writer:
+        writer.add(np.arange(6), np.array([3, 4, 5, 1, 0, 2]), np.arange(1, 7))
+        writer.set_attribute("layer", np.array([0, 0, 0, 1, 1, 2]), ["a", "b", "c"])
+        writer.finish()
+    with NetworkFile(folder / "layers.bin") as network:
+        save_populations(folder, population_traffic(network, Chip("c", 3, 2), core))
+    rows = (f'{neuron},{one},"l {neuron}"' for neuron, one in enumerate(core))
+    table = "\n".join(["neuron,core,population_name", *rows])
+    return {
+        "populations": {"good.npz": (folder / POPULATIONS).read_bytes()},
+        "mapping-csv": {"good.names.csv": table.encode()},
+    }
+
+
 def compiled(folder: Path) -> dict[str, Files]:
     """Return files of compiled models."""
     from tests.compiler.bad_input.good import QUICK, good
@@ -395,7 +418,14 @@ def others(folder: Path) -> dict[str, Files]:
 
 def main() -> None:
     wanted = sys.argv[1:]
-    steps: list[Callable[[Path], dict[str, Files]]] = [networks, runs, compiled, spiking, others]
+    steps: list[Callable[[Path], dict[str, Files]]] = [
+        networks,
+        runs,
+        populations,
+        compiled,
+        spiking,
+        others,
+    ]
     with tempfile.TemporaryDirectory() as name:
         found = [texts(), arrays(), matrices(), *(step(Path(name)) for step in steps)]
     for reader, files in ((one, group[one]) for group in found for one in group):

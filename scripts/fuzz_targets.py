@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -267,6 +267,20 @@ def _slow_mapping(folder: Path) -> object:
     return cores, table and read_table(table, NEURONS)
 
 
+def _populations(path: Path) -> object:
+    from chipsim.chip.model import Chip
+    from mapper.results.population_file import load_populations
+
+    found = load_populations(path.parent, Chip("c", 3, 2))
+    assert found is not None
+    return vars_of(found)
+
+
+def vars_of(found: Any) -> dict[str, Any]:
+    """Return the fields of an object by name."""
+    return {field.name: getattr(found, field.name) for field in fields(found)}
+
+
 def _loads(path: Path) -> object:
     from chipsim.chip.model import Chip
     from mapper.results.loads import load_loads
@@ -435,6 +449,7 @@ def _all() -> Iterator[Reader]:
     yield Reader("mapping-ranges", "", _mapping_folder, s.folder)
     yield Reader("mapping-judge", "", _slow_mapping, s.folder)
     yield Reader("loads", "traffic.npz", _loads, s.zipped)
+    yield Reader("populations", "populations.npz", _populations, s.zipped)
     yield Reader("compiled", "", _compiled, s.sealed)
     yield Reader("compiled-sealed", "", _compiled, s.folder, sealed=True)
     yield Reader("compiled-report", "", _compiled_report, s.folder)

@@ -257,7 +257,7 @@ class Switch(NamedTuple):
 
 def first_layer(views: list[View]) -> str:
     """Return the layer that a page shows first."""
-    return POPULATION if all(view.populations is not None for view in views) else "fill"
+    return POPULATION if all(view.first == POPULATION for view in views) else "fill"
 
 
 def switches(views: list[View], sent: str) -> list[Switch]:

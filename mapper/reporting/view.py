@@ -123,8 +123,9 @@ class View:
 
     @property
     def first(self) -> str:
-        """Return the layer that is shown first."""
-        return "fill" if self.populations is None else POPULATION
+        """Return the layer that is shown first: populations, if there are several."""
+        found = self.populations
+        return POPULATION if found is not None and len(found.traffic.names) > 1 else "fill"
 
     @property
     def window(self) -> tuple[int, int, int, int]:

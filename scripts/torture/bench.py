@@ -208,6 +208,8 @@ class Bench:
         """Fill the folders that commands read."""
         self._here(f"run net.bin {SMALL} -q -o out")
         self._here(f"simulate out {CYCLES} -q")
+        self._here("generate layered layers.bin --layers 6x6x2,3x3x4,1x1x8 -q")
+        self._here(f"run layers.bin {SMALL} -q -o layers")
         self._here(f"{COMPILE} -q -o model")
         self._here(f"run net.bin {SMALL} --seeds 1..2 -q -o seeds")
 

@@ -48,6 +48,9 @@ KINDS = (
         Reader("score net.bin out/mapping.npz --chip 4x4 --memory 256MiB --json"),
     ), 2),
     Kind("traffic.npz", "out/traffic.npz", (Reader("report out -o new.html -q"),)),
+    Kind("populations.npz", "layers/populations.npz", (
+        Reader("report layers -o new.html -q"),
+    )),
     Kind("report.json", "out/report.json", (
         Reader("verify out -q", METRICS), Reader("info out --json", ANY),
         Reader("report out -o new.html -q", ANY), Reader(f"simulate out {CYCLES} -q", ANY),
