@@ -55,7 +55,7 @@ class GraphBuilder:
         shape = tuple(int(size) for size in shape)
         if not 1 <= len(shape) <= 4:
             raise MapperError(f"{name!r} has {len(shape)} axes; cores take 1 to 4")
-        _require_size(name, shape)
+        require_size(name, shape)
         map_shape = [0, 0, 0, 0]
         for axis, size in zip(order, four_axes(shape), strict=True):
             map_shape[axis] = size
@@ -65,7 +65,7 @@ class GraphBuilder:
         """Return a view of a host result with any number of axes, in the layout of its users, or
         else of an input of that shape.
         """
-        _require_size(name, shape)
+        require_size(name, shape)
         if (found := self.of_vectors(name, shape)) is not None:
             return found
         like = next((one for one in inputs if isinstance(one, View) and one.shape == shape), None)
@@ -208,7 +208,7 @@ class GraphBuilder:
         self.values |= zip(node.proto.output, views, strict=False)
 
 
-def _require_size(name: str, shape: Sequence[int]) -> None:
+def require_size(name: str, shape: Sequence[int]) -> None:
     """Raise `MapperError` for a map without elements, or too large for any chip."""
     if 0 in shape:
         raise MapperError(f"{name!r} has shape {tuple(shape)}: no elements; nothing to compute")

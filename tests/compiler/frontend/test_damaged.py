@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mapper.compiler.frontend.builder import require_size
 from mapper.compiler.model import open_model
 from mapper.errors import DoesNotFitError, MapperError
 from storage.formats.layers.onnxgraph import MOST_MADE
@@ -199,6 +200,14 @@ def test_constants_share_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_huge_maps(shape: tuple[int, ...], tmp_path: Path) -> None:
     said = refusal(model([node("Relu", "x")], {}, {"x": shape}), tmp_path)
     assert f"input 'x' has shape {shape}; maps have at most 134,217,728 elements" in said
+
+
+def test_maps_of_the_host_have_elements() -> None:
+    """Users of an empty map, as an invalid Conv before them makes it, fail in other ways."""
+    for shape in ((1, 0), (2, 1, 0, 3), (1, 1, 1, 1, 0)):
+        with pytest.raises(MapperError, match="'v' has shape .*: no elements; nothing to compute"):
+            require_size("v", shape)
+    require_size("v", (1, 2, 3))
 
 
 @pytest.mark.parametrize("bias", [(3, 1), (1, 3, 1)])
