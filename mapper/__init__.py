@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from mapper.jobs.compile import CompileAnalysis as CompileAnalysis
     from mapper.jobs.hardware import Hardware as Hardware
     from mapper.jobs.info import FileInfo as FileInfo
-    from mapper.jobs.runs import FinishedRuns as FinishedRuns
     from mapper.jobs.plugins import InstalledPlugin as InstalledPlugin
+    from mapper.jobs.runs import FinishedRuns as FinishedRuns
     from mapper.jobs.score import Scored as Scored
     from mapper.jobs.verify import Verified as Verified
     from mapper.partitions.result import GraphPartition as GraphPartition
@@ -128,14 +128,14 @@ _PLACES = {
 }
 
 __all__ = [
-    "CheckFailedError", "Checked", "Chip", "CompileAnalysis", "CompiledModel", "CompiledNetwork",
-    "DoesNotFitError", "Exported", "FileInfo", "FinishedRuns", "GraphPartition", "Hardware", "InstalledPlugin",
-    "MapperError", "Network", "NetworkMapping", "Placement", "Scored", "SimulatedModel",
-    "SimulatedNetwork", "SimulatedTraffic", "SweepRuns", "UsageError", "Verified", "__version__",
-    "cache_info", "check", "chips", "clear_cache", "compile_model", "disassemble", "export",
-    "from_nir", "generate", "hw", "import_network", "info", "load", "map_network", "partition",
-    "place", "plugins", "report", "runs", "score", "simulate", "simulate_model", "sweep", "to_nir",
-    "verify",
+    "CheckFailedError", "Checked", "Chip", "CompileAnalysis", "CompiledModel",
+    "CompiledNetwork", "DoesNotFitError", "Exported", "FileInfo", "FinishedRuns",
+    "GraphPartition", "Hardware", "InstalledPlugin", "MapperError", "Network", "NetworkMapping",
+    "Placement", "Scored", "SimulatedModel", "SimulatedNetwork", "SimulatedTraffic",
+    "SweepRuns", "UsageError", "Verified", "__version__", "cache_info", "check", "chips",
+    "clear_cache", "compile_model", "disassemble", "export", "from_nir", "generate", "hw",
+    "import_network", "info", "load", "map_network", "partition", "place", "plugins", "report",
+    "runs", "score", "simulate", "simulate_model", "sweep", "to_nir", "verify",
 ]  # fmt: skip
 
 

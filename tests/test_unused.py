@@ -38,6 +38,7 @@ REASONS = {
         ),
         "called by networkx",
     ),
+    "mapper.api.networkx_backend.BackendInterface": "the entry point of packages/networkx",
     "mapper.exports.tables_file.Tables": "the schema of exported tables",
     "mapper.kernels.types.name_of": "inverse of types_of, to record kernels",
     "mapper.portfolio.portfolio_file.Portfolio.tool": "key of a file",

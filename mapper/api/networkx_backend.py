@@ -8,7 +8,8 @@ dispatches to it. The back end has the one partitioning function of networkx wit
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,8 @@ LEAST_NODES = 500
 kernels take longer than smaller graphs."""
 
 
-class EdgeArrays(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class EdgeArrays:
     """A graph of networkx as arrays.
 
     nodes : its nodes, which the arrays index; weights : by the name of their attribute
@@ -32,7 +34,7 @@ class EdgeArrays(NamedTuple):
     directed: bool
     multigraph: bool
 
-    __networkx_backend__ = "mapper"
+    __networkx_backend__: ClassVar[str] = "mapper"
 
     def is_directed(self) -> bool:
         """Return whether edges have a direction."""

@@ -89,7 +89,7 @@ def to_nir(
     from mapper.results.output_folder import IMPORTED
     from storage.extras import require
 
-    options = {"threshold": threshold, "magnitudes": magnitudes or None}
+    options: dict[str, Any] = {"threshold": threshold, "magnitudes": magnitudes or None}
     with (
         as_argument_errors(),
         tempfile.TemporaryDirectory(prefix="mapper-", ignore_cleanup_errors=True) as name,

@@ -14,9 +14,9 @@ from mapper.concurrency.stop_flag import StoppedError
 from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import DoesNotFitError
 from mapper.inputs.listener import Listener
+from mapper.methods.placing import place_groups, require_placer
 from mapper.monitoring.monitor import Monitor
 from mapper.partitioning.bisection import whole
-from mapper.pipeline import place_groups, require_placer
 from mapper.scoring.measure import measure_network
 from mapper.settings import Settings
 from storage.store.network import NetworkFile
