@@ -19,7 +19,7 @@ from mapper.errors import UsageError, as_mapper_errors, shown
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
     from mapper.limits.split_neurons import RelayNeurons
-    from mapper.reporting.members import Members
+    from mapper.reporting.members import PageNeurons
     from mapper.results.loads import Loads
     from mapper.scoring.populations import PopulationTraffic
     from mapper.settings import Settings
@@ -146,10 +146,10 @@ class NetworkMapping:
             write_page(path, [view])
         return path
 
-    def _members(self) -> Members:
-        from mapper.reporting.members import Members
+    def _members(self) -> PageNeurons:
+        from mapper.reporting.members import PageNeurons
 
-        return Members(self._placed, self.core.size, self._populations)
+        return PageNeurons(self._placed, self.core.size, self._populations)
 
     def columns(self, name: str) -> dict[str, NDArray[Any]]:
         """Return a table as arrays by name.

@@ -196,7 +196,7 @@ def _router_of(chip: FaultyChip, core: Int64Array) -> Int64Array:
 
 
 def _between(chip: FaultyChip, here: int, there: int) -> list[int]:
-    """Return the directions of the links from the router of a core to that of another."""
+    """Return the directions of the links between the routers of two cores."""
     columns, rows = chip.routers
     torus = "" if chip.machine is None else chip.machine.torus
     (y, x), (to_y, to_x) = (

@@ -8,7 +8,7 @@ its links. Hence:
   only turns from rows into columns.
 * Routes are unique, so every part of a route is the route between its ends, among the routes that
   begin, or end, with the same link. The routes from a router therefore form a tree of links, which
-  multicast packets follow, and a table by destination and input tells every router where to send a
+  multicast packets follow, and a table by destination and input gives every router the way of a
   packet.
 
 A row of a table describes all routes from (or to) a router in 16 bits per router: for each link
@@ -38,7 +38,7 @@ NUMBER_BITS = 40
 def link_numbers(routers: int) -> Int64Array:
     """Return the number of every link, shape (routers, 4): the first bits of splitmix64.
 
-    The generator is that of Steele, Lea and Flood (OOPSLA 2014), with the state 4 * router + way.
+    The generator: Steele, Lea and Flood (OOPSLA 2014), with the state 4 * router + way.
     """
     state = np.arange(1, 4 * routers + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):

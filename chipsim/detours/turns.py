@@ -76,11 +76,6 @@ def permitted_turns(works: BoolArray, broken: BoolArray) -> TurnMasks:
     return turns
 
 
-def is_free_of_deadlock(after: Int32Array, turns: TurnMasks) -> bool:
-    """Return whether the channel dependency graph has no cycle; after : of `next_routers`"""
-    return bool((link_ranks(after, turns) >= 0).all())
-
-
 def _closing(rows: int, columns: int) -> BoolArray:
     """Return which links would close a torus, shape (routers, 4)."""
     y, x = np.divmod(np.arange(rows * columns), columns)
@@ -298,25 +293,25 @@ def _reaching(after, turns, rank, last, lowest, seen, mark, found, stack):
 
 
 @njit(cache=True, nogil=True)
-def _reorder(rank, behind, ahead, ranks):
-    """Give the links `behind` the lowest of all ranks of both, the links `ahead` the others.
+def _reorder(rank, before, ahead, ranks):
+    """Give the links `before` the lowest ranks of both, the links `ahead` the others.
 
     ranks : scratch
     """
-    _sort(behind, rank)
+    _sort(before, rank)
     _sort(ahead, rank)
     i, j = 0, 0
-    for k in range(len(behind) + len(ahead)):
-        if j == len(ahead) or (i < len(behind) and rank[behind[i]] < rank[ahead[j]]):
-            ranks[k] = rank[behind[i]]
+    for k in range(len(before) + len(ahead)):
+        if j == len(ahead) or (i < len(before) and rank[before[i]] < rank[ahead[j]]):
+            ranks[k] = rank[before[i]]
             i += 1
         else:
             ranks[k] = rank[ahead[j]]
             j += 1
-    for k in range(len(behind)):
-        rank[behind[k]] = ranks[k]
+    for k in range(len(before)):
+        rank[before[k]] = ranks[k]
     for k in range(len(ahead)):
-        rank[ahead[k]] = ranks[len(behind) + k]
+        rank[ahead[k]] = ranks[len(before) + k]
 
 
 @njit(cache=True, nogil=True)

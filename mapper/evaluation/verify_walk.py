@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.evaluation.detours.routes import DetourRoutes
+from mapper.evaluation.detours.traffic import costs_on, links_on, routers_on
 from mapper.evaluation.verify import Connections, SlowReader
-from mapper.evaluation.verify_detoured_traffic import costs_on, links_on, routers_on
-from mapper.evaluation.verify_detours import DetourRoutes
 from mapper.evaluation.verify_energy import link_costs
 from mapper.evaluation.verify_latency import Steps
 from mapper.evaluation.verify_lists import stored_words

@@ -49,7 +49,7 @@ class FinishedRuns(NamedTuple):
     """Rows of the catalogue, the last ones or the best ones, returned by `mapper.runs`.
 
     entries : the rows as objects
-    matching : number of rows that match, also of those that are not listed
+    matching : number of rows that match, listed or not
     """
 
     entries: list[Row]

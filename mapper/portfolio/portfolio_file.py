@@ -25,7 +25,7 @@ PORTFOLIO_FILE = "portfolio.json"
 TABLE_FILE = "sweep.csv"  # of a sweep, next to it
 SCHEMA = 1
 INPUT = ("network", "rates", "weights_are", "constraints", "split_neurons")
-"""Values of a sweep that change what is mapped, as opposed to where and how."""
+"""Values of a sweep that change the mapped network, as opposed to the chip and the method."""
 MOST_FILE_BYTES = 256 << 20  # bytes: 100,000 runs with their figures
 
 

@@ -15,7 +15,7 @@ from mapper.inputs.split import SPLIT
 from mapper.monitoring.monitor import Monitor
 from mapper.portfolio.figures import figures_of
 from mapper.reporting import make
-from mapper.reporting.members import Members
+from mapper.reporting.members import PageNeurons
 from mapper.reporting.view import make_view
 from mapper.results.loads import Loads
 from mapper.results.output import CONSTRAINTS, LOG, SCRATCH, write_results
@@ -99,7 +99,7 @@ def run_into_folder(
         def write() -> None:
             write_results(folder, report, mapping, request.chip, relays)
             loads = Loads.of(mapping.traffic)
-            members = Members(mapping.core, report["network"]["neurons"], mapping.populations)
+            members = PageNeurons(mapping.core, report["network"]["neurons"], mapping.populations)
             views = [make_view(real_path(output).name, report, loads, members)]
             make.write_page(folder / make.PAGE, views)
             if request.constraints is not None:

@@ -11,7 +11,7 @@ import numpy as np
 from chipsim.chip.model import Chip
 from chipsim.chip.presets import from_fields
 from mapper.errors import MapperError
-from mapper.reporting.members import Members
+from mapper.reporting.members import PageNeurons
 from mapper.reporting.page import render
 from mapper.reporting.view import View, make_view
 from mapper.results.activity import traffic_in
@@ -52,7 +52,7 @@ def view_folder(folder: Path, measure: Measure, label: str | None = None) -> Vie
         raise MapperError(f"{folder}: report.json lacks {error}; run again") from error
 
 
-def _members(folder: Path, report: dict[str, Any], chip: Chip) -> Members | None:
+def _members(folder: Path, report: dict[str, Any], chip: Chip) -> PageNeurons | None:
     """Return the neurons of an output folder, None if its mapping is missing."""
     path = mapping_in(folder)
     if not path.exists():
@@ -61,7 +61,7 @@ def _members(folder: Path, report: dict[str, Any], chip: Chip) -> Members | None
     core = load_mapping(path, neurons, chip)
     relays = load_relays(path, chip, neurons, synapses)
     whole = core if relays is None else np.concatenate([core, relays[1]])
-    return Members(whole, neurons, load_populations(folder, chip))
+    return PageNeurons(whole, neurons, load_populations(folder, chip))
 
 
 COMPARED = {

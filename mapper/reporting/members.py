@@ -1,4 +1,4 @@
-"""The neurons on the page: which populations are on which cores, and what they load.
+"""The neurons on the page: the populations on each core, and the links that they load.
 
 The constants below bound the part that a page holds.
 """
@@ -35,7 +35,7 @@ RANGES = 4096
 Grid = NDArray[Any]
 
 
-class Members(NamedTuple):
+class PageNeurons(NamedTuple):
     """The neurons of a mapping.
 
     core : ndarray[int32], shape (neurons,), cores of the neurons, then of relay neurons
@@ -128,7 +128,7 @@ def _real(stored: Grid, unit: float) -> Grid:
     return stored if unit == 1 else stored * unit
 
 
-def packed_cores(members: Members | None) -> dict[str, Any]:
+def packed_cores(members: PageNeurons | None) -> dict[str, Any]:
     """Return the core of every neuron, deflated, for the search of the page; none for very many."""
     if members is None:
         return {"neurons": 0}

@@ -24,7 +24,7 @@ from chipsim.traffic.turns import entering, of_routers
 from mapper.reporting.cells import Series
 from mapper.reporting.machine import End, ends
 from mapper.reporting.members import (
-    Members,
+    PageNeurons,
     PopulationView,
     packed_cores,
     plain_populations,
@@ -119,7 +119,7 @@ class View:
     share: Grid | None
     ends: list[End]
     populations: PopulationView | None = None
-    members: Members | None = None
+    members: PageNeurons | None = None
 
     @property
     def first(self) -> str:
@@ -167,7 +167,7 @@ class View:
 
 
 def make_view(
-    label: str, report: dict[str, Any], loads: Loads, members: Members | None = None
+    label: str, report: dict[str, Any], loads: Loads, members: PageNeurons | None = None
 ) -> View:
     """Return the view of a mapping; raises `ChipError` if the report's chip is damaged.
 

@@ -17,6 +17,7 @@ from chipsim.chip.model import Chip
 from mapper.errors import MapperError
 from mapper.limits.split_neurons import RelayNeurons
 from mapper.results import mapping_ranges
+from mapper.results.leading import leading_pairs
 from mapper.results.mapping_ranges import (
     RANGED,
     helpers_path,
@@ -26,7 +27,6 @@ from mapper.results.mapping_ranges import (
 )
 from storage.errors import BadInputError, reason_of
 from storage.files import open_input, write_file
-from storage.formats.text.leading import leading_pairs
 from storage.formats.text.reader import TextReader
 from storage.formats.text.table import table_rows
 from storage.npz import npz_bytes, open_arrays

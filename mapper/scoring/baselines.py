@@ -90,7 +90,7 @@ def _chosen(network: NetworkFile) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """Blocks of a network; the ones that are not chosen have no synapses."""
+    """Blocks of a network; only the chosen ones have synapses."""
 
     network: NetworkFile
     chosen: Int64

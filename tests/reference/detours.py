@@ -1,6 +1,6 @@
 """Reference implementation of routes around broken links: turns one by one, routes by Dijkstra.
 
-The rules are those of `chipsim.detours`; no code is shared. A link is a router (x, y) and the
+The rules are the same as in `chipsim.detours`; no code is shared. A link is a router (x, y) and the
 direction in which it leaves.
 """
 

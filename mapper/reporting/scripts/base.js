@@ -28,7 +28,7 @@ function list(rows) {
   for (const [name, value] of rows) made.append(element("dt", name), element("dd", value));
   return made;
 }
-// A button that opens a story: what is "core", "population" or "link", of a mapping.
+// A button that opens the story of a "core", a "population" or a "link" of a mapping.
 function jump(text, what, map, ...at) {
   const made = element("button", text, "jump");
   made.type = "button";

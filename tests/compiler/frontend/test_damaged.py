@@ -205,7 +205,7 @@ def test_huge_maps(shape: tuple[int, ...], tmp_path: Path) -> None:
 def test_maps_of_the_host_have_elements() -> None:
     """Users of an empty map, as an invalid Conv before them makes it, fail in other ways."""
     for shape in ((1, 0), (2, 1, 0, 3), (1, 1, 1, 1, 0)):
-        with pytest.raises(MapperError, match="'v' has shape .*: no elements; nothing to compute"):
+        with pytest.raises(MapperError, match="no elements; nothing to compute"):
             require_size("v", shape)
     require_size("v", (1, 2, 3))
 

@@ -16,8 +16,8 @@ from chipsim.chip.time import ChipTime
 from chipsim.detours.tables import detours_of
 from chipsim.detours.turns import TurnMasks
 from mapper.errors import CheckFailedError
-from mapper.evaluation import verify_detours
-from mapper.evaluation.verify_detours import DetourRoutes
+from mapper.evaluation.detours import routes as verify_detours
+from mapper.evaluation.detours.routes import DetourRoutes
 from mapper.evaluation.verify_mapping import verify_mapping
 from tests.chipsim.faulty_chips import CHIPS, faulty_chip
 from tests.mapper.helpers import synapses_of

@@ -114,7 +114,7 @@ def place_on(
     axes: Axes | None = None,
     seed: int = 0,
 ) -> tuple[Places, Region]:
-    """Return columns and rows of the groups, each on a usable core of its own, and the region."""
+    """Return columns and rows of the groups, each on a separate usable core, and the region."""
     n = groups.members.size
     region = choose_region(usable, n, axes)
     rng, flat = np.random.default_rng(seed), flat_axes(usable.shape[1], usable.shape[0])

@@ -1,6 +1,6 @@
 """Independent routes around broken links, for the check of a mapping.
 
-Broken links are derived from the keys of the chip. The permitted turns are those of the router
+Broken links are derived from the keys of the chip. The permitted turns come from the router
 tables (`chipsim.detours.turns`): they are checked to use no broken link and to have no cycle, so
 that packets cannot deadlock. Routes are searched here, by the rules of `chipsim.detours.search`,
 from many routers at once.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.evaluation.verify_detours import CORE, DetourRoutes
+from mapper.evaluation.detours.routes import CORE, DetourRoutes
 from mapper.evaluation.verify_latency import Routers
 from mapper.evaluation.verify_machine import DistanceCosts, MachineLayout, WalkedLinks
 

@@ -1,0 +1,1 @@
+"""Routes around broken links, recomputed for `verify` by independent code."""
