@@ -43,12 +43,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _importable(title: str, found: dict[str, Any]) -> list[Table]:
     from mapper.results.tables import facts, size
-    from storage.formats import FORMATS
     from storage.formats.outline import CONTENT, HEADER
 
     counted = {HEADER: "the header of the file", CONTENT: "an import of the file"}
     rows = {
-        "format": f"{found['format']}: {FORMATS[found['format']].about}",
+        "format": f"{found['format']}: {found['about']}",
         **{name: found[name] for name in ("neurons", "synapses", "undirected")},
         "counted by": counted.get(found["counted"] or "", "not counted: an import takes longer"),
         "size": size(found["bytes"]),

@@ -27,8 +27,8 @@ examples:
   mapper run wing.graph --chip 16x16 --neurons-per-core 250 --seed 1 --json
   mapper run net.bin --chip loihi --preset strong --memory 8GiB
 
-Ctrl-C and --time-limit keep the best mapping so far; --resume continues after Ctrl-C if there is
-none yet.
+Ctrl-C and --time-limit keep the best mapping so far; --resume continues if
+there is none yet.
 `mapper docs formats` describes the output folder.
 """
 

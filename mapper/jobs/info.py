@@ -113,7 +113,7 @@ def _importable(path: Path, effort: Effort, listener: Listener) -> dict[str, Any
     listener.compile(list(importer.kernels), effort.threads)
     found = outline(path, importer, effort.memory // 2)
     return {
-        "path": str(path), "format": importer.name, **found._asdict(),
+        "path": str(path), "format": importer.name, "about": importer.about, **found._asdict(),
         "bytes": path.stat().st_size, "is_network": False,
     }  # fmt: skip
 

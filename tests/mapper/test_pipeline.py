@@ -208,6 +208,7 @@ def test_report_has_the_specified_fields(folder: Path) -> None:
     _, report = mapped(path, Chip("small", 4, 4, neurons=4), folder / "out")
     assert list(report) == [
         "schema", "tool", "network", "chip", "settings", "metrics", "levels", "stages", "resources",
+        "baselines",
     ]  # fmt: skip
     assert report["schema"] == 1
     assert set(report["tool"]) == {"name", "version"}

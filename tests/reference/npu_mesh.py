@@ -414,6 +414,7 @@ class Twin:
             self.mesh.waiting[source_node].append(len(self.flits))
             self.mesh.packets.append((now, source_node, target_node))
             self.mesh.delivered.append(-1)
+            self.mesh.taken.append(0)
             self.flits.append(flit)
         flying = [at for at, cycle in enumerate(self.mesh.delivered) if cycle < 0]
         self.mesh.step()

@@ -74,8 +74,8 @@ def test_info_and_text_of_programs(folder: Path, run: Run) -> None:
     for path in list(kinds)[1:]:
         assert mapper.disassemble(path) == run("disassemble", path).out
         assert mapper.disassemble(Path(path)) == run("disassemble", path, "--json").json()["text"]
-    (row,) = mapper.runs(kind="compile", best="cycles").rows
-    assert Path(row["folder"]) == Path("out").resolve()
+    rows = mapper.runs(kind="compile", best="cycles").rows
+    (row,) = [row for row in rows if Path(row["folder"]) == Path("out").resolve()]
     assert row["figures"]["cycles"] == compiled.cycles
 
 

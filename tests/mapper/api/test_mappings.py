@@ -103,7 +103,7 @@ def test_progress_and_silence(
     mapper.map_network(edges, "4x4", progress=lambda *told: seen.append(told), **SMALL)
     stages = [stage for stage, fraction in seen if fraction == 0]
     assert stages[:2] == ["compile kernels", "import"]
-    assert stages[-1] == "score"
+    assert stages[-1] == "baselines"
     for stage in stages:
         assert (stage, 1.0) in seen
     assert all(0 <= fraction <= 1 for _, fraction in seen)

@@ -163,7 +163,7 @@ def test_check(network: Path, run: Run) -> None:
     assert small.err == "does not fit: needs 50 neurons; the chip holds 48 (2 short)\n"
     both = run("check", network, *CHIP, "--synapses-per-core", "5", "--axons-per-core", "2")
     assert both.code == 3
-    assert [line.split()[3] for line in both.err.splitlines()] == ["vertex", "vertex"]
+    assert [line.split()[3] for line in both.err.splitlines()] == ["neuron", "neuron"]
 
 
 def test_score_equals_the_run(network: Path, run: Run) -> None:
@@ -388,8 +388,8 @@ def test_columns_are_noted_and_reported(run: Run) -> None:
     assert found.json()["network"]["columns_ignored"] == ["delay"]
     assert run("export", "out", "cores.csv").code == 0
     head, *rows = Path("cores.csv").read_text().splitlines()
-    assert head == "neuron,core,x,y,id,population"
-    assert [row.split(",")[-2:] for row in rows] == [["0", "0"], ["1", "0"], ["0", "1"], ["1", "1"]]
+    assert head == "neuron,core,x,y,id,population,population_index,population_name"
+    assert [row.split(",")[4:6] for row in rows] == [["0", "0"], ["1", "0"], ["0", "1"], ["1", "1"]]
     again = run("score", "a.csv", "cores.csv", "--chip", "2x2", "--json")
     assert again.json()["metrics"]["hops_total"] == found.json()["metrics"]["hops_total"]
     assert "would be merged; write it as npz" in run("export", "a.bin", "b.csv").err

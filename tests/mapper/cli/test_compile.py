@@ -211,7 +211,7 @@ def test_bad_input(
 @pytest.mark.heavy
 def test_not_a_compiled_folder(out: Path, run: Run, fails: Callable[..., str]) -> None:
     assert "add samples with --input" in fails("simulate", out, code=2)
-    assert "give one folder" in fails("report", out, out, code=2)
+    assert "is given twice" in fails("report", out, out, code=2)
     Path("empty").mkdir()
     assert "is not a compiled model" in fails("simulate", "empty", "--input", "samples.npz", code=2)
 

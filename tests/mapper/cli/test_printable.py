@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mapper.monitoring.console import SafeConsole
-from mapper.reporting.page import asset
+from mapper.reporting.page import SCRIPTS, asset
 from storage.printable import plain, plain_lines
 from tests.mapper.cli.residual_net import save_residual_net
 from tests.mapper.conftest import Run
@@ -66,7 +66,7 @@ def test_consoles(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_assets_of_pages_are_printable() -> None:
     """The hash of the script is the hash of the script in the page."""
-    for name in ("page.js", "page.css"):
+    for name in (*(f"scripts/{script}.js" for script in SCRIPTS), "page.css"):
         require_printable(asset(name), name)
 
 

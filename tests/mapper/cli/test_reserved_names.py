@@ -51,7 +51,7 @@ COMPILED = {
 }
 ONLY_READ = {
     "info", "verify", "check", "score", "runs", "chips", "disassemble", "cache", "warm", "docs",
-    "completion",
+    "completion", "plugins",
 }  # fmt: skip
 ENDS = pytest.mark.parametrize("ending", [*RESERVED, ".LOCK"])
 

@@ -109,6 +109,7 @@ def test_tables_of_every_command(folder: Path, run: Run, checked: set[str]) -> N
         ("chips",),
         ("cache",),
         ("runs",),
+        ("plugins",),
         ("docs",),
         (*MODEL, "-o", "model", "--explain"),
         (*MODEL, "-o", "model", "--compare"),
