@@ -88,9 +88,10 @@ class LimitJob:
 def make_job(
     graph: Graph, chip: Chip, threads: int, constraints: Constraints | None = None
 ) -> LimitJob:
-    """Return the job of a network; scans its connections only if the chip limits them."""
+    """Return the job of a network; scans its connections only if limits or pins need them."""
     limits = limits_of(chip)
-    if (limits[SYNAPSES:] < NO_LIMIT).any():
+    pinned = constraints is not None and bool((constraints.core >= 0).any())
+    if pinned or (limits[SYNAPSES:] < NO_LIMIT).any():  # repairs of pins use fans, too
         fans = count_fans(graph, threads)
     else:
         fans = Fans(*np.zeros((2, graph.vertices), np.int64))

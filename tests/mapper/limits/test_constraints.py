@@ -8,9 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from chipsim.chip.model import Chip
 from mapper.errors import MapperError
+from mapper.limits.axons import make_job
 from mapper.limits.constraints import Constraint, broken, combine
 from mapper.limits.pins import pinned_cells
+from storage.store.network import NetworkFile
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network, write_network
 
@@ -173,3 +176,13 @@ def test_a_single_item(folder: Path, run: Run) -> None:
     Path("c.toml").write_text("[[together]]\nrange = [0, 2]\n")
     arguments = (path, "--chip", "2x2", "--constraints", "c.toml")
     assert run("run", *arguments, "-o", "out").code == 0
+
+
+def test_repairs_of_pins_know_the_synapses(folder: Path) -> None:
+    """Without limits on synapses they sort the synapses of items into lists of these lengths."""
+    path, chip = random_network(folder / "net.bin", 30, 120), Chip("c", 3, 3, neurons=5)
+    pins = combine([Constraint("pin", np.array([4]), 2)], 30)
+    groups = combine([Constraint("together", np.array([4, 5]), None)], 30)
+    with NetworkFile(path) as network:
+        assert make_job(network, chip, 1, pins).fans.into.sum() == network.meta.synapses
+        assert not make_job(network, chip, 1, groups).fans.into.any()
