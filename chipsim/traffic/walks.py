@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from chipsim.chip.machine import STRAIGHT
 from chipsim.detours.search import ARRIVES
 from chipsim.traffic.routes import leg
 
@@ -153,7 +154,8 @@ def route_sums(routes, source, target):
 def _link_cost(at, around, a, b, straight):
     """Return the cost of a link between adjacent columns (or rows), or one that closes a torus."""
     cost = abs(np.int64(at[b]) - at[a])
-    return cost if straight else around - cost
+    # a ring whose links cost nothing has no circumference
+    return cost if straight or around == STRAIGHT else around - cost
 
 
 @njit(cache=True, nogil=True, inline="always")
