@@ -56,8 +56,16 @@ def test_info_of_folders(folder: Path, edges: Any, run: Run) -> None:
     assert same(of_model.facts, run("info", compiled.folder, "--json").json())
 
 
+@pytest.fixture
+def catalogue(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache and a catalogue of this test alone."""
+    monkeypatch.setenv("MAPPER_CACHE_DIR", str(folder / "kept"))
+    monkeypatch.setenv("MAPPER_CACHE_SIZE", "256MiB")
+    return folder / "kept"
+
+
 @pytest.mark.heavy
-def test_info_and_text_of_programs(folder: Path, run: Run) -> None:
+def test_info_and_text_of_programs(folder: Path, catalogue: Path, run: Run) -> None:
     pytest.importorskip("onnx", reason="needs onnx")
     from tests.compiler.bad_input.good import good
 
@@ -77,14 +85,6 @@ def test_info_and_text_of_programs(folder: Path, run: Run) -> None:
     rows = mapper.runs(kind="compile", best="cycles").rows
     (row,) = [row for row in rows if Path(row["folder"]) == Path("out").resolve()]
     assert row["figures"]["cycles"] == compiled.cycles
-
-
-@pytest.fixture
-def catalogue(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache and a catalogue of this test alone."""
-    monkeypatch.setenv("MAPPER_CACHE_DIR", str(folder / "kept"))
-    monkeypatch.setenv("MAPPER_CACHE_SIZE", "256MiB")
-    return folder / "kept"
 
 
 def test_finished_runs(
