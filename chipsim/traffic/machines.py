@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from chipsim.chip.machine import BOARDS, CHIPS, Machine
+from chipsim.chip.machine import BOARDS, CHIPS, STRAIGHT, Machine
 from chipsim.chip.model import Chip
 from chipsim.protocols import FloatArray, Int32Array, Int64Array
 from chipsim.traffic.routes import Routes, add_route, leg, way
@@ -108,7 +108,7 @@ def link_tables(machine: Machine) -> tuple[Int64Array, Int64Array, FloatArray]:
     kinds = np.zeros((4, rows, columns), np.int64)
     ends = ((axes.x[::wide], axes.round_x, wide, 0), (axes.y[::tall], axes.round_y, tall, 1))
     for at, around, side, axis in ends:
-        last = around - int(at[-1]) if "xy"[axis] in machine.torus else 0
+        last = 0 if around == STRAIGHT else around - int(at[-1])
         steps = np.append(np.diff(at), last).astype(np.int64)
         kind = machine.kinds(axis)[side - 1 :: side]
         shape = (1, -1) if axis == 0 else (-1, 1)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from chipsim.chip.faults import MAX_ROUTERS, working_links
 from chipsim.chip.machine import Block, Machine
@@ -191,9 +191,20 @@ def test_a_broken_router_breaks_its_links_and_empties_its_cores() -> None:
     assert Chip("c", 3, 3, unavailable=(4,)).links == 24
 
 
+# the links of a ring have no cost, so its circumference cannot tell it from a line
+FREE_RING = Case(
+    Chip(
+        "ring", 2, 2, unavailable=(0,), broken_routers=(0,),
+        machine=Machine(2, 2, torus="x", link_cost=(0, 0)),
+    ),
+    [1, 2], [(0, 1, 1)], [0, 0], None, False, [],
+)  # fmt: skip
+
+
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 @settings(max_examples=300, deadline=None)
+@example(case=FREE_RING)
 @given(cases(faulty=True))
 def test_scores_of_faulty_chips_match_reference(case: Case) -> None:
     def expected(chip: Chip) -> dict[str, Any]:
