@@ -91,7 +91,7 @@ def compiled(made: Made, folder: Path, frames: int = 2) -> Ended:
         "--no-cache",
         "-q",
     ]
-    if made.style in REAL:
+    if made.style in REAL or made.calibrated:
         words += ["--calibrate", "samples.npy", "--method", "minmax"]
         words += ["--max-loss", "100", "--min-signal", "-99"]
     out, err = io.StringIO(), io.StringIO()

@@ -38,12 +38,14 @@ class Made(NamedTuple):
     """A random model, and samples of shape (SAMPLES, ...).
 
     chip : size of the chip, or its file
+    calibrated : whether a partly quantised model is compiled with samples
     """
 
     model: Any
     samples: Array
     style: Style
     chip: str
+    calibrated: bool = False
 
 
 def random_model(seed: int, folder: Path, sizes: Sizes = SMALL) -> Made | None:
@@ -73,7 +75,8 @@ def random_model(seed: int, folder: Path, sizes: Sizes = SMALL) -> Made | None:
             return None
     chips = CHIPS if sizes == SMALL else CHIPS_OF_IMAGES
     chip = chips[int(random.integers(len(chips)))]
-    return Made(model, samples, style, chip_file(chip, model, folder))
+    calibrated = style == "mixed" and random.random() < 0.5
+    return Made(model, samples, style, chip_file(chip, model, folder), calibrated)
 
 
 def chip_file(chip: str, model: Any, folder: Path) -> str:

@@ -18,7 +18,7 @@ from mapper.compiler.artifacts.manifest import read_folder
 from mapper.compiler.artifacts.simulate import Machine, simulate
 from tests.compiler.models import onnx_model
 from tests.compiler.right_values import RANDOM, Case, compiled, node
-from tests.compiler.test_judge import W, X
+from tests.compiler.test_judge import QUANTISED, SCALES, W, X
 from tests.storage.formats.onnx_models import helper, model, numpy_helper, onnx
 
 CASE = Case(
@@ -38,6 +38,37 @@ def test_a_host_that_computes_something_else_is_found(tmp_path: Path) -> None:
     found = judged(Machine(folder), folder.model, X, report).departure
     assert found is not None
     assert (found.name, found.nodes) == ("y", ())
+
+
+@pytest.mark.parametrize("weights", ["float", "int8"])
+def test_weights_in_real_numbers_between_integers(weights: str, tmp_path: Path) -> None:
+    """Weights that a partly quantised model has in real numbers are rounded: its integers after
+    them are not those of the cores."""
+    nodes = [
+        *QUANTISED[:2], node("Conv", "xd k", "a"), QUANTISED[3],
+        node("DequantizeLinear", "aq u v", "ad"), node("Conv", "ad one", "b"),
+        node("Relu", "b", "y"),
+    ]  # fmt: skip
+    constants = {**SCALES, "one": np.eye(8, dtype=np.float32).reshape(8, 8, 1, 1)}
+    if weights == "int8":
+        nodes.insert(0, node("DequantizeLinear", "whole u", "k"))
+        constants["whole"] = np.rint(W / SCALES["u"]).astype(np.int8)
+    else:
+        constants["k"] = W
+    case = CASE._replace(nodes=nodes, constants=constants)
+    assert compiled(case, tmp_path) == 0
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    row = next(row for row in report["judge"]["rows"] if row["name"] == "aq")
+    assert (row["differences"] is None) == (weights == "float")
+
+    folder = read_folder(tmp_path / "out")
+    whole = onnx.load_from_string(folder.model)
+    for one in whole.graph.initializer:
+        if one.name in ("k", "whole"):
+            one.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(one)[::-1], one.name))
+    found = judged(Machine(folder), whole.SerializeToString(), X, report).departure
+    assert found is not None
+    assert found.name == "aq"
 
 
 def test_a_compilation_that_departs_is_refused(

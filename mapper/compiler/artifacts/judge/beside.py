@@ -149,9 +149,13 @@ class Judge:
             lost = [own.get(name, others), *(own.get(one) for one in before)]
             predicted = min((one for one in lost if one is not None), default=None)
             silent = not self._predicted.silent.isdisjoint({name, *before})
+            # a layer on cores of a partly quantised model
+            rounded = others is not None and bool(self._maps[name].nodes)
+            rounded = rounded and cut.has_real_weights(name, self._orders)
             self._sums[name] = MapSums(
-                self._maps[name], predicted, known, self._predicted.most, silent, name not in own
-            )
+                self._maps[name], predicted, known, self._predicted.most, silent, name not in own,
+                rounded,
+            )  # fmt: skip
         self._outputs = {name: OutputSums(name, *self._wanted(cut, name)) for name in made.outputs}
         return cut
 

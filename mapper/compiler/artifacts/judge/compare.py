@@ -101,7 +101,7 @@ class MapSums:
 
     def __init__(
         self, one: StoredMap, predicted: float | None, known: bool, most: float = EXACT,
-        silent: bool = False, guessed: bool = False,
+        silent: bool = False, guessed: bool = False, rounded: bool = False,
     ) -> None:  # fmt: skip
         """known : whether an SQNR was predicted; None is a map without error
         most : upper limit in dB of the required SQNR
@@ -109,9 +109,11 @@ class MapSums:
             its numbers
         guessed : whether the prediction is a default; then the nearest numbers are right if they
             fill the range
+        rounded : whether weights were rounded to integers that the model does not have; then
+            integers represent real numbers
         """
         self.one, self.predicted, self.known, self.most = one, predicted, known, most
-        self.silent, self.guessed, self.largest = silent, guessed, 0
+        self.silent, self.guessed, self.rounded, self.largest = silent, guessed, rounded, 0
         half = 1 << (one.bits - 1)
         self.low = one.scale * (-half - one.zero_point)
         self.high = one.scale * (max(1, half - 1) - one.zero_point)
@@ -134,10 +136,12 @@ class MapSums:
         self.elements += stored.size
         self.largest = max(self.largest, int(np.abs(stored - self.one.zero_point).max(initial=0)))
         if value.dtype.kind in "iu":
-            self._add_whole(stored, value, nudged, fused)
-            return
+            if not self.rounded:
+                self._add_whole(stored, value, nudged, fused)
+                return
+            value, *nudged = (self._represented(_whole(one)) for one in (value, *nudged))
         self.real = True
-        real = self.one.scale * (stored.astype(np.float64) - self.one.zero_point)
+        real = self._represented(stored)
         exact = value.astype(np.float64)
         if len(nudged):
             exact = np.clip(real, *_ends(exact, *nudged))
@@ -147,6 +151,9 @@ class MapSums:
         self.error += float(((exact - real) ** 2).sum())
         whole = exact / self.one.scale + self.one.zero_point
         self.differences += int((np.abs(stored - whole) > 0.5 + TIE).sum())
+
+    def _represented(self, stored: Array) -> Array:
+        return self.one.scale * (stored.astype(np.float64) - self.one.zero_point)
 
     def _add_whole(self, stored: Array, value: Array, nudged: Sequence[Array], fused: bool) -> None:
         ours = stored.astype(np.int64)

@@ -61,6 +61,7 @@ class CutModel:
         constants = {one.name for one in proto.graph.initializer}
         kinds = {name: node.op_type for node in proto.graph.node for name in node.output}
         self.signed = {name for name in self.values if kinds[name] == "Sign"}
+        self._kinds = kinds
         (self.input,) = (one.name for one in proto.graph.input if one.name not in constants)
         whole = _Session(proto, self.values)
         self._kind = input_type(model)
@@ -109,13 +110,30 @@ class CutModel:
         others : names of the compiler's maps; those that it derived from a value, such as the map
             before a pooling that follows the activation, count as well
         """
-        stops = set(given) - {name}
-        made = {one: inputs for one, inputs in self._taken.items() if one not in stops}
-        found = _computed_by(made, name)
+        found = _computed_by(self._made(name, given), name)
         derived = (one for one in others if one not in self._taken)
         return found | {
             one for one in derived if one.startswith(tuple(f"{each}." for each in {name, *found}))
         }
+
+    def has_real_weights(self, name: str, given: Collection[str]) -> bool:
+        """Return whether a layer between given values and a value has weights in real numbers."""
+        made = self._made(name, given)
+        for one in {name} & set(made) | _computed_by(made, name):
+            if self._kinds[one] not in (*LAYERS, "ConvTranspose"):
+                continue
+            weights = self._taken[one][1]
+            origin = {weights, *_computed_by(self._taken, weights)}
+            taken = origin.union(*(self._taken.get(each, ()) for each in origin))
+            kinds = {self._kinds.get(each) for each in origin}
+            if self.input not in taken and "DequantizeLinear" not in kinds:
+                return True
+        return False
+
+    def _made(self, name: str, given: Collection[str]) -> dict[str, list[str]]:
+        """Return the inputs of the nodes that may lie between given values and a value."""
+        stops = set(given) - {name}
+        return {one: inputs for one, inputs in self._taken.items() if one not in stops}
 
     def _run(
         self, session: _Session, sample: Array, feeds: Mapping[str, Array]
