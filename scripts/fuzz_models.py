@@ -54,6 +54,7 @@ INTERNAL = re.compile(
 
 
 REAL = ("float", "binary", "dynamic")
+NOTHING_REAL = "is quantised already, and keeps its scales; omit --calibrate"
 """Styles of models with floating-point tensors, which need calibration."""
 MOST_REDUCED = 3
 """Number of wrong models with the same message that are reduced."""
@@ -103,6 +104,8 @@ def compiled(made: Made, folder: Path, frames: int = 2) -> Ended:
         except BaseException:
             return Ended("wrong", traceback.format_exc().strip().splitlines()[-1])
     said = err.getvalue().strip()
+    if made.calibrated and said.endswith(NOTHING_REAL):
+        return compiled(made._replace(calibrated=False), folder, frames)
     last = said.splitlines()[-1] if said else ""
     if code in (1, 3):
         plain = REFUSED.match(last) and not INTERNAL.search(last)

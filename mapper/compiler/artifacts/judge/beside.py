@@ -141,6 +141,7 @@ class Judge:
         if len(self._orders) < len(cut.values):  # a map of more elements, which pad its blocks
             cut = CutModel(self._model, list(self._orders), made.samples[:1], errors)
         self._order_by_layers(cut, made, 0, list(self._orders))
+        whole = [name for name in self._orders if self._maps[name].mask is None]
         for name in self._orders:
             others = self._predicted.others
             known = name in own or others is not None
@@ -149,9 +150,8 @@ class Judge:
             lost = [own.get(name, others), *(own.get(one) for one in before)]
             predicted = min((one for one in lost if one is not None), default=None)
             silent = not self._predicted.silent.isdisjoint({name, *before})
-            # a layer on cores of a partly quantised model
-            rounded = others is not None and bool(self._maps[name].nodes)
-            rounded = rounded and cut.has_real_weights(name, self._orders)
+            partly = others is not None and cut.first[name].dtype.kind in "iu"
+            rounded = partly and not cut.integers.are(name, whole)
             self._sums[name] = MapSums(
                 self._maps[name], predicted, known, self._predicted.most, silent, name not in own,
                 rounded,
@@ -246,8 +246,10 @@ class Judge:
     def _placed(self, cut: CutModel, made: Frames, at: int) -> _Placed:
         """Return the maps of a frame as the model has them."""
         placed, given, masks = {}, {}, {}
+        partial = any(self._maps[name].mask is not None for name in self._orders)
+        own = cut.uncut(made.samples[at : at + 1]) if partial else cut.first
         for name, order in self._orders.items():
-            value = cut.first[name]
+            value = own[name]
             one = self._maps[name]
             placed[name] = made.stored[name][at : at + 1].transpose(order).reshape(value.shape)
             masks[name] = np.ones(value.shape, bool)

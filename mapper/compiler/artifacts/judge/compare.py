@@ -109,8 +109,8 @@ class MapSums:
             its numbers
         guessed : whether the prediction is a default; then the nearest numbers are right if they
             fill the range
-        rounded : whether weights were rounded to integers that the model does not have; then
-            integers represent real numbers
+        rounded : whether real numbers of the model were rounded before; then integers represent
+            real numbers
         """
         self.one, self.predicted, self.known, self.most = one, predicted, known, most
         self.silent, self.guessed, self.rounded, self.largest = silent, guessed, rounded, 0

@@ -7,13 +7,14 @@ separately, and a fault shows in the layer that causes it.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.compiler.artifacts.judge.integers import Integers, computed_by
 from storage.formats.layers.onnxplain import names_made, plain_model
 from storage.formats.layers.onnxruns import open_session, run_session
 
@@ -36,6 +37,7 @@ class CutModel:
     input : name of its input
     first : results of the uncut model for a sample
     signed : values computed by Sign
+    integers : which values result from integers alone
     signs : possible signs of zero: 0 as in ONNX, and +1 as on cores if the model has signs
     """
 
@@ -61,8 +63,8 @@ class CutModel:
         constants = {one.name for one in proto.graph.initializer}
         kinds = {name: node.op_type for node in proto.graph.node for name in node.output}
         self.signed = {name for name in self.values if kinds[name] == "Sign"}
-        self._kinds = kinds
         (self.input,) = (one.name for one in proto.graph.input if one.name not in constants)
+        self.integers = Integers(proto.graph, self.input)
         whole = _Session(proto, self.values)
         self._kind = input_type(model)
         self._uncut = whole
@@ -110,30 +112,13 @@ class CutModel:
         others : names of the compiler's maps; those that it derived from a value, such as the map
             before a pooling that follows the activation, count as well
         """
-        found = _computed_by(self._made(name, given), name)
+        stops = set(given) - {name}
+        made = {one: inputs for one, inputs in self._taken.items() if one not in stops}
+        found = computed_by(made, name)
         derived = (one for one in others if one not in self._taken)
         return found | {
             one for one in derived if one.startswith(tuple(f"{each}." for each in {name, *found}))
         }
-
-    def has_real_weights(self, name: str, given: Collection[str]) -> bool:
-        """Return whether a layer between given values and a value has weights in real numbers."""
-        made = self._made(name, given)
-        for one in {name} & set(made) | _computed_by(made, name):
-            if self._kinds[one] not in (*LAYERS, "ConvTranspose"):
-                continue
-            weights = self._taken[one][1]
-            origin = {weights, *_computed_by(self._taken, weights)}
-            taken = origin.union(*(self._taken.get(each, ()) for each in origin))
-            kinds = {self._kinds.get(each) for each in origin}
-            if self.input not in taken and "DequantizeLinear" not in kinds:
-                return True
-        return False
-
-    def _made(self, name: str, given: Collection[str]) -> dict[str, list[str]]:
-        """Return the inputs of the nodes that may lie between given values and a value."""
-        stops = set(given) - {name}
-        return {one: inputs for one, inputs in self._taken.items() if one not in stops}
 
     def _run(
         self, session: _Session, sample: Array, feeds: Mapping[str, Array]
@@ -217,7 +202,7 @@ def _nudge(
             nudged(node, share, step, {node.input[0]: ROUNDED})
         elif node.op_type == "Sign":
             given = node.input[0]
-            parts = {name: errors[name] for name in _computed_by(taken, given) if name in errors}
+            parts = {name: errors[name] for name in computed_by(taken, given) if name in errors}
             parts[given] = max(abs(share) * SIGN_STEP, errors.get(given, 0.0))
             nudged(node, share, 0.0, parts)
         nodes.append(node)
@@ -236,22 +221,6 @@ def _rounds(node: Any, constants: Mapping[str, Array]) -> bool:
         return float((sizes.max(rest) - sizes.min(rest)).max())
 
     return min(map(spread, LAYERS[node.op_type])) > ROUNDED * float(sizes.max())
-
-
-def _computed_by(taken: Mapping[str, Sequence[str]], name: str) -> set[str]:
-    """Return the names of the values that a value is computed from, up to those that no node
-    makes.
-
-    taken : inputs of the node that makes a value, by the name of the value
-    """
-    found: set[str] = set()
-    waiting = list(taken.get(name, ()))
-    while waiting:
-        one = waiting.pop()
-        if one in taken and one not in found:
-            found.add(one)
-            waiting += taken[one]
-    return found
 
 
 def zero_is_positive(graph: Any) -> None:
