@@ -191,7 +191,7 @@ def test_a_broken_router_breaks_its_links_and_empties_its_cores() -> None:
     assert Chip("c", 3, 3, unavailable=(4,)).links == 24
 
 
-# the links of a ring have no cost, so its circumference cannot tell it from a line
+# links of a ring without cost have no circumference either
 FREE_RING = Case(
     Chip(
         "ring", 2, 2, unavailable=(0,), broken_routers=(0,),

@@ -42,8 +42,8 @@ def test_a_host_that_computes_something_else_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("weights", ["float", "int8"])
 def test_weights_in_real_numbers_between_integers(weights: str, tmp_path: Path) -> None:
-    """Weights that a partly quantised model has in real numbers are rounded: its integers after
-    them are not those of the cores."""
+    """Weights that a partly quantised model has in real numbers are rounded: its integers differ
+    from the cores' after them."""
     nodes = [
         *QUANTISED[:2], node("Conv", "xd k", "a"), QUANTISED[3],
         node("DequantizeLinear", "aq u v", "ad"), node("Conv", "ad one", "b"),

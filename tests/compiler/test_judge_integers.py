@@ -37,7 +37,7 @@ PAD = [node("Pad", "xd pads", "a"), to_integers("a", "same"), *TWICE]
     [
         ([CONV, to_integers("a")], "aq", (), True),
         ([CONV, RELU, to_integers("b")], "aq", (), True),
-        # a layer reads the sum before its activation, too, so it has a scale of its own
+        # Add also reads the sum before the activation, which is therefore stored with its own scale
         ([CONV, RELU, node("Add", "a b", "c"), to_integers("b")], "aq", (), False),
         ([CONV, RELU, node("Tanh", "b", "c"), to_integers("c")], "aq", (), False),
         ([CONV, node("GlobalAveragePool", "a", "b"), to_integers("b")], "aq", (), False),
@@ -45,7 +45,7 @@ PAD = [node("Pad", "xd pads", "a"), to_integers("a", "same"), *TWICE]
         ([node("BatchNormalization", "xd n n n n", "a"), to_integers("a")], "aq", (), False),
         ([node("Relu", "x", "a"), to_integers("a")], "aq", (), False),
         ([CONV, to_integers("a"), *TWICE], "bq", (), True),
-        # its rounding may be omitted, as its scale is that of the value before
+        # compile may omit its rounding, as the value before has the same scale
         (PAD, "bq", (), False),
         (PAD, "bq", ("aq",), True),
     ],
