@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import WriteError
+from storage.system.files import open_descriptor, replace_file
 
 _HERE = -100  # AT_FDCWD: relative paths start at the current folder
 _EXCHANGE = 2  # RENAME_EXCHANGE
@@ -64,7 +65,7 @@ def rename(source: Path, target: Path) -> None:
 
     The content must be synced already. Raises `OSError`.
     """
-    source.replace(target)
+    replace_file(source, target)
     _sync_parents(target, source)
 
 
@@ -91,7 +92,7 @@ def sync_folder(folder: Path) -> None:
     Raises `WriteError` if the disk refuses: the entries may be lost at a power cut.
     """
     try:
-        descriptor = os.open(folder, os.O_RDONLY)
+        descriptor = open_descriptor(folder, os.O_RDONLY)
     except OSError:  # the folder may be written but not read, or the system opens no folders
         return
     try:

@@ -23,18 +23,14 @@ from typing import Any
 
 from storage.closing import Closing
 from storage.errors import LockedError, StorageWarning, WriteError, write_error
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
+from storage.system.files import lock_file, open_descriptor, removes_open_files, unlock_file
+from storage.system.processes import after_fork
 
 ENDING = ".lock"
 PATIENCE = 0.25  # seconds to wait for a holder
 SHOWN = 100  # most characters of a command line
 _BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF)  # NFS: read-only file
-_FAR = 1 << 30  # on Windows locked bytes are unreadable: lock a byte after the content
 
 
 @dataclass(slots=True)
@@ -57,8 +53,7 @@ def _forget() -> None:
     _held.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+after_fork(_forget)
 
 
 class OutputLock(Closing):
@@ -151,16 +146,15 @@ def _file(key: Path) -> Path:
 
 def _opened(file: Path) -> tuple[int, bool]:
     """Open the lock file; also return whether it is writable (another user's is not)."""
-    flags = getattr(os, "O_CLOEXEC", 0)
     try:
-        return os.open(file, os.O_CREAT | os.O_RDWR | flags, 0o666), True
+        return open_descriptor(file, os.O_CREAT | os.O_RDWR), True
     except IsADirectoryError as error:
         raise WriteError(f"{file}: is a folder; remove it, it has the name of a lock") from error
     except PermissionError:
         if not file.exists():
             raise
     try:
-        return os.open(file, os.O_RDONLY | flags), False
+        return open_descriptor(file, os.O_RDONLY), False
     except PermissionError as error:
         raise WriteError(f"{file}: belongs to another user; remove it, or wait for them") from error
 
@@ -168,12 +162,7 @@ def _opened(file: Path) -> tuple[int, bool]:
 def _taken(descriptor: int) -> bool:
     """Try to lock the file; return True also if the file system does not support locks."""
     try:
-        if sys.platform == "win32":
-            os.lseek(descriptor, _FAR, os.SEEK_SET)
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-            os.lseek(descriptor, 0, os.SEEK_SET)
-        else:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(descriptor)
     except OSError as error:
         if error.errno in _BUSY:
             return False
@@ -229,15 +218,14 @@ def _holder(descriptor: int) -> str:
 
 def _unlock(key: Path, descriptor: int) -> None:
     """Remove the lock file while it is locked, so that no process locks a deleted file."""
-    if sys.platform == "win32":  # open files cannot be removed
+    if not removes_open_files():
         os.close(descriptor)
         _remove(key)
         return
     if not _remove(key):
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, 0)  # it must not name this process as the holder later
-    with contextlib.suppress(OSError):  # closing unlocks as well
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # also unlocks copies in forked processes
+    unlock_file(descriptor)
     os.close(descriptor)
 
 

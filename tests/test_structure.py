@@ -16,7 +16,8 @@ LOOSE = 10  # modules directly in `mapper`, at most
 
 # From the lowest level up: a module imports from its own folder and from lower lines.
 LEVELS: dict[str, list[str]] = {
-    "storage": ["printable csvcells", "arrays errors address closing hashing jsontext parallel",
+    "storage": ["printable csvcells system",
+                "arrays errors address closing hashing jsontext parallel",
                 "locks extras plugins typed exchange budget compression", "files", "npz blobs",
                 "graph quantise", "sorting", "store", "scratch generate formats samples"],
     "chipsim": ["errors protocols parallel", "chip", "detours", "traffic", "noc",
@@ -347,20 +348,66 @@ def f():
     assert lines_of(node) == 3
 
 
-RENAMES = ("storage.exchange", "storage.scratch.run_file")
-"""The module of durable renames, and run files, whose content can be computed again."""
+RENAMES = (
+    "storage.exchange", "storage.system.files",
+    "storage.scratch.run_file", "storage.scratch.nameless",
+)  # fmt: skip
+"""The module of durable renames, and its call of the system; files whose content can be computed
+again."""
 
 
 def is_rename(call: ast.Call) -> bool:
     """Return whether a call renames a file; `replace` of texts and of fields has more arguments."""
     function = call.func
     if not isinstance(function, ast.Attribute):
-        return False
+        return isinstance(function, ast.Name) and function.id == "replace_file"
     if function.attr in ("rename", "renames"):
         return True
     if isinstance(function.value, ast.Name) and function.value.id in ("os", "shutil"):
         return function.attr in ("replace", "move")
     return function.attr == "replace" and len(call.args) == 1 and not call.keywords
+
+
+POSIX = {
+    "os": "open pread preadv pwrite pwritev fork register_at_fork link kill getuid geteuid getgid"
+    " sched_getaffinity sched_setaffinity fdatasync posix_fallocate posix_fadvise O_CLOEXEC"
+    " O_BINARY O_DIRECTORY O_TMPFILE name",
+    "signal": "pthread_sigmask pthread_kill SIGKILL alarm setitimer pause",
+    "sys": "platform",
+}
+"""Names that Windows does not have, or that need other arguments there, by module."""
+PORTABLE = {
+    "storage.system.files": "twins",
+    "storage.system.processes": "twins",
+    "storage.formats.hdf5.structure": "only where `can_fork`",
+    "mapper.distributed.certificates": "os.open with a mode",
+    "mapper.cli.main": "os.open of the null device",
+    "chipsim.traffic.pairs": "posix_fallocate, only where it exists",
+}
+
+
+def posix_calls(tree: ast.Module) -> set[str]:
+    """Return the names of `POSIX` that a module uses, and the modules that Windows lacks."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if node.attr in POSIX.get(node.value.id, "").split():
+                found.add(f"{node.value.id}.{node.attr}")
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+            found |= {"fcntl", "msvcrt", "resource"} & set(names)
+    return found
+
+
+def test_posix_calls_are_in_one_place() -> None:
+    """Names given as texts, as in `getattr(os, "fork")`, are guarded."""
+    found = {name for name, tree in modules().items() if posix_calls(tree)}
+    assert found - set(PORTABLE) == set()
+
+
+def test_posix_calls_are_found() -> None:
+    source = "import fcntl\nfrom resource import getrusage\nos.pread(1, os.O_RDONLY)\nsys.platform"
+    assert posix_calls(ast.parse(source)) == {"fcntl", "resource", "os.pread", "sys.platform"}
 
 
 def test_renames_are_in_one_place() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -208,7 +209,7 @@ def _map(
                 link(given.path, kept)
             if kept is not None:
                 report["network"]["path"] = None
-            return NetworkMapping(
+            mapping = NetworkMapping(
                 core=session.mapping.core[: session.network.vertices],
                 chip=request.chip,
                 settings=request.settings,
@@ -221,6 +222,7 @@ def _map(
                 _placed=session.mapping.core,
                 _relays=session.relays,
                 _constraints=None if request.constraints is None else request.constraints.raw,
-                _network=None if kept is None else NamelessFile(kept),
                 _populations=session.mapping.populations,
             )
+        # after the network was closed: Windows does not move open files
+        return mapping if kept is None else replace(mapping, _network=NamelessFile(kept))

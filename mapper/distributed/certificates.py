@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from mapper.errors import UsageError
 from storage.exchange import rename
+from storage.system.processes import user_id
 
 CERTIFICATE, KEY = "certificate.pem", "key.pem"
 VALID = timedelta(days=1000)  # longer than any run
@@ -72,7 +73,8 @@ def require_private(folder: Path) -> None:
     Whoever owns a folder of certificates and the address of a scheduler runs code here.
     """
     found = folder.lstat()
-    if hasattr(os, "geteuid") and (found.st_mode & 0o077 or found.st_uid != os.geteuid()):
+    user = user_id()
+    if user is not None and (found.st_mode & 0o077 or found.st_uid != user):
         raise UsageError(
             f"{folder}: other accounts can access the keys of the workers; use a folder on a file "
             "system with permissions, in a folder that only you can write"

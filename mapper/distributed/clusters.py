@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import shlex
 import shutil
-import signal
 import time
 from contextlib import suppress
 from importlib import import_module
@@ -22,6 +21,7 @@ from mapper.distributed.engine import HERE, NO_DASHBOARD, PROTOCOL, environment
 from mapper.errors import RESUME, ResumableError, UsageError
 from mapper.executors.worker_interface import Asked
 from storage.extras import DISTRIBUTION
+from storage.system.processes import block_interrupts, can_fork
 
 COMES_WITHIN = 120.0  # seconds; limit for srun to start all processes, and for a local one
 TRIES = 3  # of starting local processes
@@ -91,10 +91,10 @@ async def _block_interrupts() -> None:
     Replacements of lost workers inherit it as well. Ignoring SIGINT only while the first workers
     start would make this process miss interrupts in that time.
     """
-    if hasattr(signal, "pthread_sigmask"):  # not on Windows
+    if can_fork():
         # otherwise, started before any worker, it would unblock SIGINT again
         resource_tracker.ensure_running()
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    block_interrupts()
 
 
 def batch_cluster(system: str, asked: Asked, logs: Path, certificates: Path) -> Any:

@@ -6,7 +6,6 @@ A `Listener` receives notes on values that an import drops, merges or assumes.
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -43,6 +42,7 @@ from storage.store.traffic import (
     sum_error,
     traffic_of,
 )
+from storage.system.files import hard_link
 
 UNRATED = "unrated.bin"  # the network before rates are assigned
 
@@ -95,9 +95,7 @@ def import_once(source: Source, effort: Effort, listener: Listener, folder: Path
 def link(file: Path, name: Path) -> None:
     """Hard-link a file, or copy it if the file system has no links."""
     name.unlink(missing_ok=True)
-    try:
-        os.link(file, name)
-    except OSError:
+    if not hard_link(file, name):
         with writing(name):
             shutil.copyfile(file, name)
 

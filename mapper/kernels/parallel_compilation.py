@@ -19,6 +19,7 @@ from mapper.kernels.lean_compilation import spare_work, spare_wrappers
 from mapper.kernels.types import types_of
 from mapper.monitoring.callbacks import OnFraction, ignore
 from mapper.monitoring.resources import available_bytes
+from storage.system.files import lock_file
 
 WORKER_BYTES = 600 << 20  # bytes; peak memory of a compiling process
 MOST_WORKERS = 8  # few modules take long to compile, so more processes save no time
@@ -51,17 +52,12 @@ def alone(lock: Path, on_wait: Callable[[], None]) -> Iterator[None]:
 
     on_wait : called once if another process holds the lock
     """
-    try:
-        import fcntl
-    except ImportError:  # Windows: two processes may do the same work, with the same result
-        yield
-        return
     with lock.open("w") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            lock_file(file.fileno())
+        except (BlockingIOError, PermissionError):
             on_wait()
-            fcntl.flock(file, fcntl.LOCK_EX)
+            lock_file(file.fileno(), wait=True)
         except OSError:  # some network file systems
             pass
         yield

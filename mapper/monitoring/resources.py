@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import psutil
 
 from storage.budget import require_room
 from storage.closing import Closing
+from storage.system.processes import largest_memory, usable_processors
 
 if TYPE_CHECKING:
     from storage.store.network import NetworkFile
@@ -56,9 +56,7 @@ def parse_bytes(text: str) -> int:
 
 def all_cores() -> int:
     """Return the number of processor cores that this process may use."""
-    # not on all systems; respects taskset, docker
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    return usable_processors()
 
 
 _given: list[int] = []  # budgets of commands that run
@@ -111,9 +109,9 @@ def peak_rss_bytes() -> int:
     peak = getattr(_process().memory_info(), "peak_wset", None)  # Windows
     if peak is not None:
         return int(peak)
-    import resource  # not on Windows
-
-    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    largest = largest_memory()
+    if largest is None:
+        return int(_process().memory_info().rss)
     return largest if psutil.MACOS else largest * 1024
 
 

@@ -29,6 +29,7 @@ from mapper.portfolio.executor import Executor, OnNote, Outcome, UnkeptStop, per
 from mapper.portfolio.run import RunTask
 from storage.blobs.access import StoreAccess, current_access, store_access
 from storage.errors import StorageWarning
+from storage.system.processes import block_interrupts
 
 ATTEMPTS = 3  # attempts at a run whose process dies
 
@@ -79,8 +80,7 @@ class ProcessExecutor(Executor):
 
     def _serve(self, place: int) -> None:
         """Send runs to a process until none are left; replace a process that dies."""
-        if hasattr(signal, "pthread_sigmask"):  # on Ctrl-C the main thread kills the processes
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        block_interrupts()  # on Ctrl-C the main thread kills the processes
         while True:
             with self._lock:
                 if self._closed or not self._waiting:

@@ -10,6 +10,7 @@ from typing import Any
 
 from storage.closing import Closing
 from storage.files import read_error, require_file
+from storage.system.files import open_descriptor, read_at
 
 
 class Blob(Closing):
@@ -47,7 +48,7 @@ class FileBlob(Blob):
 
     def _open(self) -> int:
         try:
-            return os.open(self.path, os.O_RDONLY)
+            return open_descriptor(self.path, os.O_RDONLY)
         except OSError as error:
             raise read_error(self.path, error) from error
 
@@ -62,15 +63,9 @@ class FileBlob(Blob):
 
     def _read(self, descriptor: int, start: int, size: int) -> bytes:
         try:
-            data = os.pread(descriptor, size, start)
-            while len(data) < size:  # one call reads at most 2 GiB
-                more = os.pread(descriptor, size - len(data), start + len(data))
-                if not more:
-                    break
-                data += more
+            return read_at(descriptor, size, start)
         except OSError as error:
             raise read_error(self.path, error) from error
-        return data
 
     def close(self) -> None:
         if self._descriptor >= 0:

@@ -5,11 +5,18 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from storage.closing import Closing
 from storage.files import write_error, writing
+from storage.system.files import (
+    open_descriptor,
+    read_at,
+    removes_open_files,
+    replace_file,
+)
 
 COPIED_BYTES = 1 << 22  # bytes copied at a time
 
@@ -17,18 +24,27 @@ COPIED_BYTES = 1 << 22  # bytes copied at a time
 class NamelessFile(Closing):
     """Takes over a file and unlinks it. The system frees its space when the process ends.
 
+    Windows keeps the names of open files: there it moves out of its folder, which may be temporary,
+    and is unlinked when it is closed.
+
     Pickling stores its content: unpickling creates an independent unnamed copy in the folder for
     temporary files.
     """
 
     def __init__(self, path: Path) -> None:
         with writing(path):
-            self._keep(os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)))
-            path.unlink()
+            if removes_open_files():
+                self._keep(open_descriptor(path, os.O_RDONLY))
+                path.unlink()
+                return
+            moved = path.parent.with_name(f"{path.parent.name}-{path.name}")
+            replace_file(path, moved)
+            self._keep(open_descriptor(moved, os.O_RDONLY), moved)
 
-    def _keep(self, descriptor: int) -> None:
+    def _keep(self, descriptor: int, named: Path | None = None) -> None:
+        """Own a descriptor; named : the file, if its name can be removed only later."""
         self._descriptor = descriptor
-        self._finalizer = weakref.finalize(self, os.close, descriptor)
+        self._finalizer = weakref.finalize(self, _release, descriptor, named)
 
     @property
     def size(self) -> int:
@@ -40,7 +56,7 @@ class NamelessFile(Closing):
         try:
             with path.open("xb") as file:
                 place = 0
-                while piece := os.pread(self._descriptor, COPIED_BYTES, place):
+                while piece := read_at(self._descriptor, COPIED_BYTES, place):
                     file.write(piece)
                     place += len(piece)
                 file.flush()
@@ -51,7 +67,7 @@ class NamelessFile(Closing):
     def __getstate__(self) -> bytes:
         pieces: list[bytes] = []
         place = 0
-        while piece := os.pread(self._descriptor, COPIED_BYTES, place):
+        while piece := read_at(self._descriptor, COPIED_BYTES, place):
             pieces.append(piece)
             place += len(piece)
         return b"".join(pieces)
@@ -65,3 +81,11 @@ class NamelessFile(Closing):
 
     def close(self) -> None:
         self._finalizer()
+
+
+def _release(descriptor: int, named: Path | None) -> None:
+    """Close a file, and remove its name if it still has one."""
+    os.close(descriptor)
+    if named is not None:
+        with suppress(OSError):
+            named.unlink()

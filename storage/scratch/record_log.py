@@ -43,6 +43,7 @@ from numpy.typing import NDArray
 from storage.closing import Closing
 from storage.errors import CorruptError
 from storage.exchange import sync_folder
+from storage.system.files import open_descriptor, read_at, sync_data, write_at
 
 MAGIC = b"mapper scratch 2"
 _HEADING = struct.Struct("<16s12sI")
@@ -98,7 +99,7 @@ class RecordLog(Closing):
         self._lock = threading.Lock()
         self._places: dict[str, tuple[int, int]] = {}
         flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
-        self._descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o666)
+        self._descriptor = open_descriptor(path, flags)
         try:
             self._open(read_only)
         except BaseException:
@@ -184,19 +185,10 @@ class RecordLog(Closing):
 
     def _read(self, place: int, size: int) -> bytes:
         """Read `size` bytes, or fewer at the end."""
-        data = os.pread(self._descriptor, size, place)
-        while len(data) < size:  # one call reads at most 2 GiB
-            more = os.pread(self._descriptor, size - len(data), place + len(data))
-            if not more:
-                break
-            data += more
-        return data
+        return read_at(self._descriptor, size, place)
 
     def _write(self, place: int, data: bytes) -> None:
-        left = memoryview(data)
-        while left:
-            done = os.pwrite(self._descriptor, left, place)
-            left, place = left[done:], place + done
+        write_at(self._descriptor, data, place)
 
     def __contains__(self, name: str) -> bool:
         return name in self._places
@@ -243,7 +235,7 @@ class RecordLog(Closing):
 
     def sync(self) -> None:
         """Flush written data to disk, at the first call also the names of a new file."""
-        getattr(os, "fdatasync", os.fsync)(self._descriptor)
+        sync_data(self._descriptor)
         if self._unnamed:
             self._unnamed = False
             for folder in (self.path.parent, self.path.parent.parent):

@@ -1,12 +1,11 @@
 """Files of consecutive runs of records: unnamed, or shared with other processes.
 
-Records are read with `pread`, so no pages stay mapped. A shared file is complete when its writer
-returns its path; files of lost writers are never referenced.
+Records are read at their offsets, so no pages stay mapped. A shared file is complete when its
+writer returns its path; files of lost writers are never referenced.
 """
 
 from __future__ import annotations
 
-import os
 import tempfile
 import threading
 from pathlib import Path
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from storage.closing import Closing
 from storage.files import open_input, require_file, write_error
+from storage.system.files import read_into, write_at
 
 
 class Records(Protocol):
@@ -47,11 +47,8 @@ class RecordFile(Closing):
             file = self._opened()
             offset = self.size
             self.size += data.nbytes
-        view, at = memoryview(data.data), offset
         try:
-            while view:
-                written = os.pwrite(file.fileno(), view, at)
-                view, at = view[written:], at + written
+            write_at(file.fileno(), memoryview(data.data), offset)
         except OSError as error:
             raise write_error(self._folder, error) from error
         return offset
@@ -123,10 +120,6 @@ class SharedRecords(Closing):
 
 def _read(descriptor: int, where: Path, offset: int, size: int) -> NDArray[np.uint8]:
     data = np.empty(size, np.uint8)
-    view, at = memoryview(data.data), offset
-    while view:
-        count = os.preadv(descriptor, [view], at)
-        if not count:
-            raise write_error(where, OSError("the file of runs was truncated"))
-        view, at = view[count:], at + count
+    if read_into(descriptor, memoryview(data.data), offset) < size:
+        raise write_error(where, OSError("the file of runs was truncated"))
     return data

@@ -21,6 +21,7 @@ from isal import igzip_lib, isal_zlib
 from numpy.typing import NDArray
 
 from storage.closing import Closing
+from storage.system.files import open_descriptor, read_at
 
 READ_BYTES = 1 << 18  # compressed bytes read at a time
 _LOCAL = struct.Struct("<26xHH")
@@ -42,7 +43,7 @@ class Column:
         self._descriptor, self._info = descriptor, info
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise NotImplementedError(info.compress_type)
-        local = os.pread(descriptor, 30, info.header_offset)
+        local = read_at(descriptor, 30, info.header_offset)
         if len(local) < 30 or local[:4] != b"PK\3\4":
             raise DamagedError("a header is damaged")
         self._at = info.header_offset + 30 + sum(_LOCAL.unpack(local))
@@ -105,7 +106,7 @@ class Column:
         return b""
 
     def _packed(self, size: int) -> bytes:
-        data = os.pread(self._descriptor, size, self._at)
+        data = read_at(self._descriptor, size, self._at)
         self._at += len(data)
         self._packed_left -= len(data)
         return data
@@ -118,7 +119,7 @@ class ArrayArchive(Closing):
         self._descriptor = -1
         with zipfile.ZipFile(path) as archive:
             self._members = {i.filename.removesuffix(".npy"): i for i in archive.infolist()}
-        self._descriptor = os.open(path, os.O_RDONLY)
+        self._descriptor = open_descriptor(path, os.O_RDONLY)
 
     def names(self) -> set[str]:
         return set(self._members)

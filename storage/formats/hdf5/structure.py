@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import BadInputError
+from storage.system.processes import can_fork
 
 SECONDS = 1.0  # of the processor
 RATE = 10 << 20  # bytes of a file for which a further second is allowed
@@ -32,7 +33,7 @@ def require_structure(path: Path, h5py: Any) -> None:
 
     Other faults are left to the reader. Without fork, as on Windows, nothing is checked.
     """
-    if hasattr(os, "fork") and hasattr(signal, "setitimer"):
+    if can_fork():
         about = path.stat()
         identity = about.st_dev, about.st_ino, about.st_mtime_ns, about.st_ctime_ns
         _require(path, about.st_size, identity, h5py)
