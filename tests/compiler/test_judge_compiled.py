@@ -111,6 +111,20 @@ def test_an_output_without_a_batch_axis(tmp_path: Path) -> None:
     assert (found.why, found.departure) == ("", None)
 
 
+def test_an_output_of_the_host_that_cores_read(tmp_path: Path) -> None:
+    """The cores store the host's numbers in 8 bits; the output is real."""
+    nodes = [node("Conv", "x w", "a"), node("Softmax", "a", "s", axis=-1),
+             node("Conv", "s one", "y")]  # fmt: skip
+    constants = {"w": W, "one": np.eye(8, dtype=np.float32).reshape(8, 8, 1, 1)}
+    onnx.save(onnx_model(nodes, constants, (1, 3, 4, 5), ("s", "y")), tmp_path / "model.onnx")
+    np.save(tmp_path / "x.npy", X)
+    words = ["--chip", "1x1", "--calibrate", str(tmp_path / "x.npy"), "--max-loss", "100", "-q"]
+    assert main(["compile", str(tmp_path / "model.onnx"), "-o", str(tmp_path / "out"), *words]) == 0
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    (row,) = (row for row in report["judge"]["rows"] if row["name"] == "s" and row["wanted"] == 60)
+    assert row["signal"] is None or row["signal"] > 60
+
+
 def test_samples_are_clipped_where_cores_store_only_their_windows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -239,9 +239,11 @@ class Judge:
             some = masks[name]
             around = [run[name][some] for run in nudged]
             sums.add(placed[name][some], values[name][some], around, left_out)
-        for name, output in self._outputs.items():  # a stored map is compared as a map
+        for name, output in self._outputs.items():
             ours = made.outputs[name][at]
-            output.add(ours, given[name] if name in given else found(name, ours)[name])
+            # a stored map is compared as a map, but the host keeps its own numbers
+            stored = name in given and name not in hosted
+            output.add(ours, given[name] if stored else found(name, ours)[name])
 
     def _placed(self, cut: CutModel, made: Frames, at: int) -> _Placed:
         """Return the maps of a frame as the model has them."""
