@@ -55,12 +55,31 @@ def of_model(file: Path, work: Path) -> Iterator[list[str]]:
     """Yield the commands that compile a model and read the result."""
     out, samples = f"{work}/out", work / "samples.npz"
     make_samples(file, samples)
-    yield ["compile", str(file), "--chip", "4x4", "--npu", "npu", "--calibrate", str(samples),
-           "-o", out, "--no-cache"]  # fmt: skip
+    calibrated = [] if is_quantised(file) else ["--calibrate", str(samples)]
+    yield [
+        "compile",
+        str(file),
+        "--chip",
+        "4x4",
+        "--npu",
+        "npu",
+        *calibrated,
+        "-o",
+        out,
+        "--no-cache",
+    ]
     yield ["info", out]
     yield ["simulate", out, "--input", str(samples)]
     yield ["verify", out]
     yield ["disassemble", f"{out}/core_0_0.npc"]
+
+
+def is_quantised(model: Path) -> bool:
+    """Return whether a model has integers, and so needs no samples."""
+    import onnx
+
+    words = ("Quant", "QLinear", "Integer")
+    return any(word in node.op_type for node in onnx.load(model).graph.node for word in words)
 
 
 def make_samples(model: Path, path: Path) -> None:
