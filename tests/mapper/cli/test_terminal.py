@@ -142,6 +142,34 @@ def test_quiet_and_verbose(network: Path, run: Run) -> None:
     assert (failed.code, failed.err.count("\n")) == (1, 1)
 
 
+QUIET = """
+check net.bin {chip}
+run net.bin {chip} --preset fast -o out
+verify out
+score net.bin out/mapping.npz {chip}
+report out
+simulate out --cycles 50
+export out mapping.csv
+export net.bin net.npz
+info out
+place net.bin --chip 16x16 --neurons-per-core 1 --preset fast -o placed.npz
+partition net.bin --parts 2 -o parts
+chips
+runs
+plugins
+docs
+cache info
+""".strip().splitlines()
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
+def test_quiet_prints_errors_alone(network: Path, run: Run) -> None:
+    for line in QUIET:
+        found = run(*line.format(chip=" ".join(CHIP)).split(), "-q")
+        assert (found.code, found.out, found.err) == (0, "", ""), line
+
+
 def test_every_command_has_quiet_and_stage_options() -> None:
     for name, parser in subparsers(build_whole_parser()).items():
         options = {option for action in parser._actions for option in action.option_strings}
