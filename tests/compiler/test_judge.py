@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from mapper.compiler.artifacts.judge.beside import Frames, Judge, Predicted
-from mapper.compiler.artifacts.judge.compare import Beside, MapSums, StoredMap, order_of
+from mapper.compiler.artifacts.judge.compare import (
+    Beside,
+    MapSums,
+    StoredMap,
+    is_ambiguous,
+    order_of,
+)
 from mapper.compiler.artifacts.judge.cut import CutModel
 from mapper.compiler.numerics.binary import bipolar, quant, trunc
 from storage.formats.layers.onnxruns import model_of_node
@@ -306,6 +312,17 @@ def test_reshape_hides_the_order_of_axes() -> None:
     one = StoredMap("a", (), 0.5, 3, 8)
     value = 0.5 * (map_.transpose(0, 3, 1, 2) - 3).reshape(1, 6, 2, 4).astype(np.float32)
     assert order_of(map_, value, one) == (0, 3, 1, 2)
+
+
+def test_orders_with_the_shape_of_the_value_come_first() -> None:
+    """All pixels are equal, so the elements are in the same order with rows or columns first."""
+    map_ = np.broadcast_to([1, -1, -1, 1], (1, 8, 4, 4))
+    value = map_.transpose(0, 2, 1, 3).astype(np.float32)
+    one = StoredMap("y", (), 1.0, 0, 1)
+    assert (map_.reshape(value.shape) == value).all()
+    assert order_of(map_, value, one) == (0, 2, 1, 3)
+    other = np.ones((1, 8, 4, 8), np.int64)
+    assert is_ambiguous(other, np.ones((1, 8, 8, 4), np.float32), one)
 
 
 @pytest.mark.parametrize("right", [True, False])

@@ -256,20 +256,22 @@ def order_of(stored: Array, value: Array, one: StoredMap) -> tuple[int, ...] | N
     """
     if stored.size != value.size:
         return None
-    usual = (*_fitting(stored, value), *ORDERS)[0]
+    fitting = _fitting(stored, value)
+    usual = (*fitting, *ORDERS)[0]
     distances = _distances(stored, value, one)
-    nearest = min(ORDERS, key=lambda each: distances[each])
+    nearest = min(ORDERS, key=lambda each: (distances[each], each not in fitting))
     clearly = np.clip(1 - CHANCE / math.sqrt(value.size), *CLEARLY)
     return nearest if distances[nearest] < clearly * distances[usual] else usual
 
 
 def is_ambiguous(stored: Array, value: Array, one: StoredMap) -> bool:
-    """Return whether several orders are equally near to a value whose shape fits none."""
-    if stored.size != value.size or _fitting(stored, value):
+    """Return whether several orders are equally near to a value, of those with its shape if any."""
+    if stored.size != value.size:
         return False
     found = _distances(stored, value, one)
-    least = min(found.values())
-    nearest = [order for order, distance in found.items() if distance == least]
+    orders = _fitting(stored, value) or list(found)
+    least = min(found[order] for order in orders)
+    nearest = [order for order in orders if found[order] == least]
     return len({tuple(axis for axis in order if stored.shape[axis] > 1) for order in nearest}) > 1
 
 
