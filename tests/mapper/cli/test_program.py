@@ -37,6 +37,12 @@ def test_help_loads_few_modules() -> None:
         assert command in found.stdout
 
 
+def test_import_loads_few_modules() -> None:
+    modules = ("numba", "scipy", "rich", "numpy", "argparse", "importlib.metadata")
+    code = f"import sys, mapper; print([m for m in {modules} if m in sys.modules])"
+    assert python("-c", code).stdout == "[]\n"
+
+
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_as_a_program(network: Path) -> None:
