@@ -40,7 +40,8 @@ from mapper.hypergraph.tick_refinement import require_time
 from mapper.limits.axons import make_job
 from mapper.limits.capacity import demands, require_fit
 from mapper.limits.combined import combine_capacity
-from mapper.limits.constraints import Constraints
+from mapper.limits.combined_constraints import Constraints
+from mapper.limits.exact_search import search_places
 from mapper.limits.in_order import fill_in_order
 from mapper.methods.classic import Classic
 from mapper.methods.nets import Nets
@@ -79,7 +80,7 @@ def map_network(
 ) -> Mapping:
     """Map a stored network (step 1) onto a chip.
 
-    constraints : neurons that are pinned to a core or kept together
+    constraints : where neurons must be, and which must be together or apart
     plan : memory plan, if it exists already
     workers : scan the rows of the network if the plan streams them (see `looked_at_here`), and
         score its synapses at the end
@@ -167,8 +168,7 @@ class _Task:
                 run = self._checked(team)
                 if self.limited:
                     _keep_first(run)
-                method = _method(run)
-                core = _map_items(run, method)[run.job.items.item]
+                core = _map_all(run)[run.job.items.item]
         with self.monitor.stage("result"):  # step 9
             self.scratch.put_array("core", core)
         return core
@@ -211,6 +211,7 @@ class _Task:
             graph: Graph = network
             if self.constraints is not None:
                 named = partial(called, network)
+                self.constraints.require_memory(settings.memory_bytes // 4)
                 self.constraints.require_fit(chip, job.load.sizes, job.fans, named)
                 graph = contract(
                     network, job.items.item, job.items.count, self.scratch, "together",
@@ -292,7 +293,20 @@ def looked_at_here(settings: Settings, plan: Plan, constrained: bool) -> str:
         return f"objective {settings.objective} holds the nets in memory"
     if plan.levels or plan.held:
         return "the network is held in memory"
-    return "networks with pinned or grouped neurons run in one process" if constrained else ""
+    return "networks with constraints run in one process" if constrained else ""
+
+
+def _map_all(run: MappingRun) -> NDArray[np.int32]:
+    """Return the core of every item, by an exact search if heuristics find none for a few."""
+    try:
+        return _map_items(run, _method(run))
+    except DoesNotFitError:
+        if run.constraints is None or not run.restricted:
+            raise
+        core = search_places(run.job, run.constraints, run.settings.cores, run.team)
+        if core is None:
+            raise
+        return core
 
 
 def _map_items(run: MappingRun, method: Method) -> NDArray[np.int32]:

@@ -21,7 +21,8 @@ from mapper.inputs.opening import open_source
 from mapper.inputs.source import Effort, Source
 from mapper.inputs.split import split_network
 from mapper.kernels.warmup import compile_kernels, load_kernels, works_of_run
-from mapper.limits.constraints import ConstraintFile, Constraints, read_constraints
+from mapper.limits.combined_constraints import Constraints, read_constraints
+from mapper.limits.constraints import ConstraintFile
 from mapper.limits.split_neurons import RelayNeurons
 from mapper.monitoring.monitor import Monitor
 from mapper.pipeline import looked_at_here, map_network
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 class MapRequest:
     """A network, the chip to map it onto, and the settings.
 
-    constraints : neurons that are pinned or kept together
+    constraints : where neurons must be, and which must be together or apart
     split_neurons : spread synapses over relay neurons where they exceed the capacity of a core
     command : words of the command line, for the report
     workers : processes that scan a streamed network; None for the threads of this process

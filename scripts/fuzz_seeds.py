@@ -87,6 +87,9 @@ def texts() -> dict[str, Files]:
         "constraints": {
             "good.toml": b"[[pin]]\nneurons = [0, 5]\ncore = [1, 1]\n[[together]]\nrange = [1, 2]\n"
             b'[[together]]\npopulation = "a"\n',
+            "good-regions.toml": b"[[region]]\nneurons = [2]\nrectangle = [0, 0, 1, 1]\n"
+            b"exclusive = true\n[[region]]\nrange = [0, 1]\ncores = [2, [2, 1]]\n"
+            b"[[apart]]\ngroups = [[0], [1]]\n[[apart]]\npopulations = ['a', 'b']\n",
         },
         "sweep": {
             "good.toml": b'network = ["net.bin", "b.csv"]\nchip = "4x4"\nseed = "1..3"\n'

@@ -203,11 +203,12 @@ def _chip(path: Path) -> object:
 
 def _constraints(path: Path) -> object:
     from chipsim.chip.model import Chip
-    from mapper.limits.constraints import ConstraintFile, combine, constraints_in
+    from mapper.limits.combined_constraints import combine
+    from mapper.limits.constraints import ConstraintFile, constraints_in
 
     known = {"a": np.arange(2)}
     file, chip = ConstraintFile.read(path), Chip("c", 3, 2)
-    return combine(constraints_in(file, chip, NEURONS, known.get), NEURONS)
+    return combine(constraints_in(file, chip, NEURONS, known.get), NEURONS, chip.usable)
 
 
 def _sweep(path: Path) -> object:

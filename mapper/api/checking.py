@@ -115,6 +115,7 @@ def score(
     synapses_per_core: int | None = None,
     axons_per_core: int | None = None,
     axons_out_per_core: int | None = None,
+    constraints: ConstraintsLike | None = None,
     neurons: int | None = None,
     rates: Rates | None = None,
     rates_duration: float | None = None,
@@ -129,7 +130,8 @@ def score(
     mapping : core ids, shape (neurons,); a mapping; the path of an .npz, .json or .csv file
     chip, threads, memory, ... : as for `mapper.map_network`
 
-    A mapping that exceeds limits of the chip is scored; `violations` of the result lists them.
+    A mapping that exceeds limits of the chip or breaks constraints is scored; `violations` and
+    `broken` of the result list them.
 
     Raises
     ------
@@ -141,7 +143,9 @@ def score(
     from mapper.jobs.score import ScoreRequest
     from mapper.jobs.score import score as measure
 
-    check_arguments(threads=threads, memory=memory, neurons=neurons, columns=columns)
+    check_arguments(
+        threads=threads, memory=memory, constraints=constraints, neurons=neurons, columns=columns
+    )
     with as_argument_errors(), _mapping_file(mapping) as file:
         limits = GivenLimits(
             neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core
@@ -151,7 +155,14 @@ def score(
         )
         path = source.network if isinstance(source.network, Path) else Path("network")
         return measure(
-            ScoreRequest(source, path, file, core_limits(chip, limits), effort_of(threads, memory)),
+            ScoreRequest(
+                source,
+                path,
+                file,
+                core_limits(chip, limits),
+                effort_of(threads, memory),
+                constraints_of(constraints),
+            ),
             NotesListener(),
         )
 

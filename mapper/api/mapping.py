@@ -89,8 +89,8 @@ def map_network(
     memory : bytes, or a text such as "1GiB"; default: three quarters of the free memory
     neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core : replace the limits
         of the chip
-    constraints : neurons that are pinned or kept together: the path of a TOML file, or its
-        tables, as in ``{"pin": [{"neurons": [0, 5], "core": 12}]}``
+    constraints : where neurons must be, and which must be together or apart: the path of a TOML
+        file, or its tables, as in ``{"pin": [{"neurons": [0, 5], "core": 12}]}``
     split_neurons : spread synapses over relay neurons where they exceed the capacity of a core
     neurons : number of neurons, for a tuple of arrays; default: the largest id + 1
     sizes : capacity that each neuron uses, whole numbers, shape (neurons,); for a network without a

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mapper.executors.worker_interface import Asked
     from mapper.inputs.listener import Listener
     from mapper.inputs.source import Effort, Source
+    from mapper.limits.constraints import ConstraintFile
     from mapper.monitoring.callbacks import OnFraction
     from mapper.planning.plan import Plan
     from mapper.session import MapRequest
@@ -149,7 +150,9 @@ def add_chip(parser: argparse.ArgumentParser) -> None:
 def add_constraints(parser: argparse.ArgumentParser) -> None:
     add_options(
         parser,
-        Option("--constraints", "FILE.toml", "neurons pinned to a core or kept together", Path),
+        Option(
+            "--constraints", "FILE.toml", "cores that neurons may be on, alone or together", Path
+        ),
     )
 
 
@@ -216,18 +219,22 @@ def _rates(text: str) -> str | Path:
     return text if text in RATES_WORDS else Path(text)
 
 
+def constraints_of(options: argparse.Namespace) -> ConstraintFile | None:
+    """Return the file of --constraints, or None."""
+    from mapper.limits.constraints import ConstraintFile
+
+    return None if options.constraints is None else ConstraintFile.read(options.constraints)
+
+
 def request_of(
     options: argparse.Namespace, chip: Chip, settings: Settings, workers: Asked | None = None
 ) -> MapRequest:
     """Return the mapping request of the command line."""
-    from mapper.limits.constraints import ConstraintFile
     from mapper.session import MapRequest
 
-    file = options.constraints
-    constraints = None if file is None else ConstraintFile.read(file)
     source, command = source_of(options, options.network), ("mapper", *options.arguments)
     return MapRequest(
-        source, chip, settings, constraints, options.split_neurons, command, workers,
+        source, chip, settings, constraints_of(options), options.split_neurons, command, workers,
         cache_of(options),
     )  # fmt: skip
 

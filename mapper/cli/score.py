@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FREQUENT = (
     "chip", "neurons_per_core", "synapses_per_core", "axons_per_core", "axons_out_per_core",
-    "rates", "columns", "memory", "threads", "workers",
+    "constraints", "rates", "columns", "memory", "threads", "workers",
 )  # fmt: skip
 EPILOG = """\
 examples:
@@ -27,8 +27,8 @@ examples:
   mapper score net.bin result/mapping.npz --chip 64x64 --workers slurm:16
 
 A csv file has one core id per line, or lines `neuron,core`. A mapping that
-exceeds limits of the chip is scored; the violations are listed and the exit
-code is 1.
+exceeds limits of the chip or breaks constraints is scored; the violations are
+listed and the exit code is 1.
 """
 SHOWN = 5
 
@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("network", type=path_of, metavar="NET", help="net.bin, or a file to import")
     parser.add_argument("mapping", type=Path, metavar="MAPPING", help="npz, mapping.json or csv")
     common.add_chip(parser)
+    common.add_constraints(parser)
     common.add_columns(parser)
     common.add_rates(parser)
     add_timeout(parser)
@@ -53,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     chip = common.chip_of(options)
     request = ScoreRequest(
         common.source_of(options, options.network), options.network, options.mapping, chip,
-        common.effort_of(options),
+        common.effort_of(options), common.constraints_of(options),
     )  # fmt: skip
 
     def workers(use: bool) -> AbstractContextManager[DaskWorkers | None]:
@@ -72,4 +73,8 @@ def run(options: argparse.Namespace) -> int:
         terminal.complain(f"limit exceeded: {violation}")
     if len(found.violations) > SHOWN:
         terminal.complain(f"limit exceeded: {len(found.violations) - SHOWN} more cores")
+    for fault in found.broken[:SHOWN]:
+        terminal.complain(f"constraint broken: {fault}")
+    if len(found.broken) > SHOWN:
+        terminal.complain(f"constraint broken: {len(found.broken) - SHOWN} more")
     return 0 if found.valid else BAD_INPUT

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from chipsim.chip.presets import from_fields
 from mapper.errors import CheckFailedError
 from mapper.evaluation.verify import SlowReader
+from mapper.evaluation.verify_constraints import check_constraints
 from mapper.evaluation.verify_energy import Packets, energies, link_costs
 from mapper.evaluation.verify_latency import latency
-from mapper.evaluation.verify_populations import NamedNeurons, check_populations
+from mapper.evaluation.verify_populations import check_populations
 from mapper.evaluation.verify_queues import RouterFlits
 from mapper.evaluation.verify_split import SplitReader, check_counts, read_table, require_arrays
 from mapper.evaluation.verify_ticks import ticks
 from mapper.evaluation.verify_walk import Walk, walk_blocks
 from mapper.executors.worker_interface import Ranges, all_at_once
-from mapper.limits.constraints import ConstraintFile, broken, constraints_in
 from storage.errors import BadInputError, reason_of
 from storage.files import read_input, require_file
 from storage.jsontext import parse_json, shown
@@ -67,7 +67,6 @@ def verify_mapping(
             )
         if core.size and (core.min() < 0 or core.max() >= cores):
             raise CheckFailedError(f"{folder}: a core id is outside 0..{cores - 1}")
-        _check_constraints(folder / "constraints.toml", report, reader, core)
         table = None if helpers is None else read_table(helpers, reader.neurons)
         check_counts(folder, report.get("split"), table)
         if table is None:
@@ -91,6 +90,7 @@ def verify_mapping(
             walk.share_lists(split, core)
         unit = reader.meta["weight_unit"]
         rate_unit = reader.meta["attributes"].get("rate", {"unit": unit})["unit"]
+        check_constraints(folder / "constraints.toml", chip, reader, core)
     finally:
         reader.close()
     _check_limits(folder, chip, walk.use, np.unique(core))
@@ -284,21 +284,6 @@ def _memory(chip: dict[str, Any], use: dict[str, NDArray[np.int64]]) -> NDArray[
 
 def _plain(value: Any) -> int | float:
     return int(value) if float(value).is_integer() else float(value)
-
-
-def _check_constraints(
-    path: Path, report: dict[str, Any], reader: SlowReader, core: NDArray[np.int64]
-) -> None:
-    """Check that neurons are where the constraints of the run require, if it had any."""
-    if not path.exists():
-        return
-
-    populations = NamedNeurons(reader)
-    chip = from_fields(report["chip"], f"{path.parent}: chip of the report")
-    given = constraints_in(ConstraintFile.read(path), chip, core.size, populations.members)
-    fault = broken(given, core, populations.called)
-    if fault:
-        raise CheckFailedError(fault)
 
 
 def _check_limits(

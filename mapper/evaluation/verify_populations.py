@@ -54,7 +54,7 @@ class NamedNeurons:
     """
 
     def __init__(self, reader: SlowReader) -> None:
-        attributes = reader.meta["attributes"]
+        attributes, self.count = reader.meta["attributes"], reader.neurons
         self.kind = next((kind for kind in KINDS if kind in attributes), "")
         self.of: Int64 = reader.attribute(self.kind) if self.kind else np.zeros(0, np.int64)
         count = int(self.of.max(initial=-1)) + 1
@@ -67,7 +67,9 @@ class NamedNeurons:
         return np.flatnonzero(self.of == self.names.index(name)) if name in self.names else None
 
     def called(self, neuron: int) -> str:
-        """Return the name of a neuron in messages."""
+        """Return the name of a neuron in messages; relay neurons follow the others."""
+        if neuron >= self.count:
+            return f"relay neuron {neuron - self.count}"
         if not self.kind:
             return f"neuron {neuron}"
         name = self.names[self.of[neuron]]

@@ -10,18 +10,20 @@ cannot: on twelve pairs of graph and mesh, three cycles save 4.5 % of the hops.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numba import njit
 
 from chipsim.chip.machine import STRAIGHT
 from mapper.concurrency.stop_flag import StopFlag, slices
-from mapper.graph.members import members_of, relocate, swap
+from mapper.graph.members import Members, members_of, relocate, swap
 from mapper.graph.rows import HeldRows
 from mapper.hop_refinement.mesh import CUT, CoreMesh, _apart
+from mapper.limits.domains import Domains
 from mapper.random_numbers import accepted, next_random
-from storage.arrays import Int32, Mask
+from storage.arrays import Int32
 
 TO_NEIGHBOUR = 600  # of 1024 proposals: to the core of a neighbour; the others: to an adjacent core
 MANY = 300  # proposals per vertex, at most, for the minimum of small graphs
@@ -136,12 +138,12 @@ def anneal_mapping(
     mesh: CoreMesh,
     cooling: Cooling,
     seed: int,
-    fixed: Mask | None = None,
+    domains: Domains | None = None,
     stop: StopFlag | None = None,
 ) -> Int32:
     """Return the core of every vertex, in the best state at the end of a temperature.
 
-    fixed : ndarray[bool], shape (vertices,), vertices that must not move, of size 0
+    domains : of the vertices; fixed vertices have size 0
     stop : checked between slices of work
     No core that is within its capacity is filled beyond it.
     """
@@ -150,17 +152,39 @@ def anneal_mapping(
         return core.copy()
     core = core.copy()
     block_weights = np.bincount(core, weights=rows.sizes, minlength=cores).astype(np.int64)
-    lists, grid = members_of(core, cores, SPARE, fixed), mesh.grid
+    lists = members_of(core, cores, SPARE, None if domains is None else domains.fixed)
     strength = float(rows.weights.sum(dtype=np.int64)) / n
     state = np.random.default_rng([seed, n]).integers(1, 1 << 62, 1).astype(np.uint64)
     each = cooling.count(n)
     best, best_core, now = 0, core.copy(), 0
     for temperature in strength * np.geomspace(cooling.start, cooling.end, cooling.steps):
-        for some in slices(each, stop):
-            _, change = _anneal_vertices(
-                rows.whole, rows.sizes, core, grid, block_weights, lists, some, temperature, state
-            )
-            now += int(change)
+        for movable, own in movable_lists(lists, core, mesh, domains):
+            for some in slices(each, stop):
+                _, change = _anneal_vertices(
+                    rows.whole, rows.sizes, core, own.grid, block_weights, movable, some,
+                    temperature, state,
+                )  # fmt: skip
+                now += int(change)
         if now < best:
             best, best_core = now, core.copy()
     return best_core
+
+
+def movable_lists(
+    lists: Members, core: Int32, mesh: CoreMesh, domains: Domains | None
+) -> Iterator[tuple[Members, CoreMesh]]:
+    """Yield vertices that move with each other, and the mesh with the cores that they may use.
+
+    lists : of all vertices that move, of which all have one domain if there is only one kind
+    """
+    if domains is None or domains.table.all():
+        yield lists, mesh
+        return
+    for kind, allowed in enumerate(domains.table):
+        others = domains.kind != kind
+        if not others.all():
+            capacities = np.where(allowed, mesh.capacities, 0)
+            yield (
+                members_of(core, mesh.capacities.size, SPARE, others),
+                replace(mesh, capacities=capacities),
+            )

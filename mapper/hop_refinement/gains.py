@@ -21,8 +21,9 @@ from mapper.executors.shard import State
 from mapper.graph.csr import Chunk
 from mapper.graph.distance import along
 from mapper.hop_refinement.mesh import CoreMesh, _apart
+from mapper.limits.domains import Domains
 from mapper.partitioning.kway_refinement import Moves, Seeker
-from storage.arrays import Int64, Mask
+from storage.arrays import Int64
 
 MUCH_BETTER = 2  # gain ratio above which a full core is preferred to one with slack
 INT32_MOST = np.int64(2**31 - 1)
@@ -196,9 +197,8 @@ def _sums(width: int, height: int) -> Sums:
 class SeekHops(Seeker):
     """Seeks the core with the fewest hops to a vertex's neighbours; parts are core ids."""
 
-    def __init__(self, mesh: CoreMesh, fixed: Mask | None = None) -> None:
-        """fixed : ndarray[bool], shape (vertices,), vertices that must not move"""
-        self._fixed, self._grid = fixed, mesh.grid
+    def __init__(self, mesh: CoreMesh, domains: Domains | None = None) -> None:
+        self._domains, self._grid = domains, mesh.grid
         self._workspaces = WorkspacePool(partial(_sums, mesh.width, mesh.height))
 
     def seek(self, chunk: Chunk, state: State) -> Moves:
@@ -208,6 +208,6 @@ class SeekHops(Seeker):
                 chunk, state.part, state.sizes, self._grid, state.loads, sums, table
             )
         moves = table[:, :found]
-        if self._fixed is not None:
-            moves = moves[:, ~self._fixed[moves[0]]]
+        if self._domains is not None:
+            moves = moves[:, self._domains.allows(moves[0], moves[1])]
         return Moves(moves, paid, everything)

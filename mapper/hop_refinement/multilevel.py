@@ -24,12 +24,13 @@ from mapper.hop_refinement.gains import SeekHops
 from mapper.hop_refinement.mesh import CUT, CoreMesh, hop_cost
 from mapper.hop_refinement.partners import pairs_of
 from mapper.hop_refinement.tiles import exchange_in_tiles, tiles_of
+from mapper.limits.domains import Domains
 from mapper.monitoring.callbacks import ignore
 from mapper.partitioning.kway_refinement import SeekCut, Seeker, refine_round
 from mapper.partitioning.label_propagation import cluster_vertices
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.recursive_splitting import Splitting, split_parts
-from storage.arrays import Int32, Mask
+from storage.arrays import Int32
 
 SHRINK = 2.5  # maximum size of a cluster, in mean vertices; larger values give worse levels
 CLUSTER_ROUNDS = 3
@@ -55,13 +56,13 @@ class Levels:
 
     graphs : from fine to coarse
     clusters : cluster of each vertex of all levels but the last, ndarray[int32], shape (vertices,)
-    fixed : ndarray[bool], shape (vertices of the finest level,), vertices that must not move, of
-        size 0, each in a cluster of one vertex; None if all may move
+    domains : of the vertices of the finest level; fixed vertices have size 0 and are single in
+        their clusters, and clusters mix no kinds; None if all may move everywhere
     """
 
     graphs: list[Rows]
     clusters: list[Int32]
-    fixed: Mask | None = None
+    domains: Domains | None = None
 
     @property
     def finest(self) -> Rows:
@@ -71,16 +72,14 @@ class Levels:
     def coarsest(self) -> Rows:
         return self.graphs[-1]
 
-    def fixed_at(self, depth: int) -> Mask | None:
-        """Return `fixed` for the vertices of a coarser level."""
-        if self.fixed is None:
+    def domains_at(self, depth: int) -> Domains | None:
+        """Return the domains of the vertices of a coarser level."""
+        if self.domains is None:
             return None
-        fixed = self.fixed
+        found = self.domains
         for graph, cluster in zip(self.graphs[1 : depth + 1], self.clusters[:depth], strict=True):
-            above = np.zeros(graph.vertices, np.bool_)
-            above[cluster[fixed]] = True
-            fixed = above
-        return fixed
+            found = found.of_clusters(cluster, graph.vertices)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +160,7 @@ def pairwise_fm(
     memory: int,
     seed: int,
     team: ThreadTeam,
-    fixed: Mask | None = None,
+    domains: Domains | None = None,
 ) -> int:
     """Exchange vertices between cores until gains are small; changes `core`, returns hops saved.
 
@@ -172,7 +171,9 @@ def pairwise_fm(
         rng = np.random.default_rng([seed, index])
         sets = pairs_of(rows, core, mesh, True, team)
         some = tiles_of(rows, core, mesh, memory, index % 2 == 1, team)
-        _, won = exchange_in_tiles(some, mesh, core, rows.sizes, sets, FM_PASSES, rng, team, fixed)
+        _, won = exchange_in_tiles(
+            some, mesh, core, rows.sizes, sets, FM_PASSES, rng, team, domains
+        )
         saved += won
         first = first or won
         if won * SETTLED <= first:
@@ -180,10 +181,10 @@ def pairwise_fm(
     return saved
 
 
-def _seeker(mesh: CoreMesh, fixed: Mask | None) -> Seeker:
+def _seeker(mesh: CoreMesh, domains: Domains | None) -> Seeker:
     if mesh.most == CUT:  # parts without positions: nothing is pinned yet
         return SeekCut(mesh.capacities.size)
-    return SeekHops(mesh, fixed)
+    return SeekHops(mesh, domains)
 
 
 def uncoarsen(
@@ -222,20 +223,20 @@ def _refined(
 
     Annealing helps on meshes and sheets; with hubs it may not.
     """
-    rows, fixed = levels.graphs[depth], levels.fixed_at(depth)
+    rows, domains = levels.graphs[depth], levels.domains_at(depth)
     starts = [core.copy()]
     if effort.cooling and isinstance(rows, HeldRows):
         starts.append(
-            anneal_mapping(rows, core, mesh, effort.cooling, seed + depth, fixed, team.stop)
+            anneal_mapping(rows, core, mesh, effort.cooling, seed + depth, domains, team.stop)
         )
     for start in starts:
         for index in range(PASSES if effort.cooling else UNANNEALED):
             refine_round(
                 rows, start, mesh.capacities, np.zeros_like(mesh.capacities), seed + depth, index,
-                team, seeker=_seeker(mesh, fixed),
+                team, seeker=_seeker(mesh, domains),
             )  # fmt: skip
     core = min(starts, key=lambda one: objective_key(rows, one, mesh, team))
-    pairwise_fm(rows, core, mesh, effort.rounds, effort.gathered, seed + 100 * depth, team, fixed)
+    pairwise_fm(rows, core, mesh, effort.rounds, effort.gathered, seed + 100 * depth, team, domains)
     return core
 
 

@@ -132,7 +132,7 @@ class _Refinement:
             found = refine_round(
                 self._rows, core, mesh.capacities, np.zeros_like(mesh.capacities),
                 settings.seed_of(8), index, team, monitor.advance,
-                SeekHops(mesh, self._levels.fixed),
+                SeekHops(mesh, self._levels.domains),
             )  # fmt: skip
             mean = found.outside / max(1, found.everything)
             monitor.note(f"pass {index + 1}: {found.moves:,} moves, hops per spike were {mean:.3f}")
@@ -150,7 +150,7 @@ class _Refinement:
             sets = pairs_of(rows, core, mesh, corners, team)
             some = tiles_of(rows, core, mesh, plan.gathered, index % 2 == 1, team, monitor.advance)
             moved, saved = exchange_in_tiles(
-                some, mesh, core, rows.sizes, sets, 1, rng, team, self._levels.fixed
+                some, mesh, core, rows.sizes, sets, 1, rng, team, self._levels.domains
             )
             monitor.note(f"exchange {index + 1}: {moved:,} moves")
             return core, saved
@@ -164,7 +164,7 @@ class _Refinement:
 
         def work(core: Int32) -> tuple[Int32, int]:
             seed = settings.seed_of(10 + index)
-            found = refine_by_chains(rows, core, mesh, effort, seed, team, self._levels.fixed)
+            found = refine_by_chains(rows, core, mesh, effort, seed, team, self._levels.domains)
             return found, hop_cost(rows, found, mesh, team)
 
         after = self._step(f"cycle {index}", work)

@@ -1,4 +1,4 @@
-"""Refinement of hops within all limits of a core, with pinned items on their cores.
+"""Refinement of hops within all limits of a core, with items on cores that constraints allow.
 
 Moves respect the combined capacity, which is exact for additive limits. Axons are counted
 afterwards: exchanges repair cores above a limit. If they cannot, or if the repair costs more hops
@@ -16,7 +16,7 @@ from mapper.hop_refinement.multilevel import Levels
 from mapper.hop_refinement.refine import Mapped, refine_mapping
 from mapper.limits.axons import LimitJob
 from mapper.limits.combined import CombinedCapacity
-from mapper.limits.constraints import Constraints
+from mapper.limits.combined_constraints import Constraints
 from mapper.limits.enforce import Items, repair
 from mapper.limits.use import excess
 from mapper.monitoring.context import Context
@@ -34,18 +34,18 @@ def refine_and_repair(
 ) -> Int32:
     """Return the core of every item, with fewer hops if that is possible within the limits.
 
-    place : ndarray[int32], shape (items,), core of every item, within all limits, with pinned items
-        on their cores
+    place : ndarray[int32], shape (items,), core of every item, within all limits and constraints
     combined : sizes and capacity used for partitioning
     rows : of the items
     """
     settings, plan, _, monitor, team = context
-    pinned = np.zeros(place.size, np.bool_) if constraints is None else constraints.core >= 0
+    pinned = np.zeros(place.size, np.bool_) if constraints is None else constraints.pinned
+    domains = None if constraints is None else constraints.domains(place, job.chip.cores)
     # Pinned items count neither as size nor as capacity.
     rows = rows.with_sizes(np.where(pinned, 0, combined.sizes))
     capacities = capacities_beside_pins(job.chip.cores, place, combined, pinned)
     mesh = CoreMesh.of(job.chip, capacities)
-    levels = Levels([rows], [], pinned if pinned.any() else None)
+    levels = Levels([rows], [], domains)
     exact = combined.exact and not job.axon_limited
     limits = job.load.limits
 
@@ -71,8 +71,8 @@ def refine_and_repair(
     monitor.note(f"{np.count_nonzero(over):,} cores above a limit after hop refinement")
     memory = plan.grouped or settings.memory_bytes // 4
     use = repair(
-        job.load, Items(job.items.item, pinned), found, job.chip.cores, job.chip.usable, memory,
-        settings.seed_of(9), team,
+        job.load, Items(job.items.item, pinned, domains), found, job.chip.cores, job.chip.usable,
+        memory, settings.seed_of(9), team,
     )  # fmt: skip
     if excess(use.table, limits).any():
         monitor.note("the excess cannot be repaired: hop refinement is discarded")

@@ -9,7 +9,7 @@ gathered at a time; if one tile does not fit, the rows of as many of its pairs a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numba import njit
@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.by_label import ByLabel, by_label, sums_by_label
 from mapper.graph.rows import HeldRows, Rows
-from mapper.hop_refinement.mesh import CoreMesh
+from mapper.hop_refinement.mesh import CoreMesh, Grid
 from mapper.hop_refinement.pairwise_fm import Batch, _exchange, _settle
+from mapper.limits.domains import FIXED, Domains
 from mapper.monitoring.callbacks import Advance, ignore
 from storage.arrays import Int32, Int64, Mask
 
@@ -203,6 +204,25 @@ def _part(x: Int64, length: int, parts: int, turned: bool) -> Int64:
     return (2 * x * parts + half) // (2 * length)
 
 
+def _frozen(
+    pairs: Int64, core: Int32, sizes: Int64, mesh: CoreMesh, domains: Domains | None
+) -> tuple[Mask | None, Grid]:
+    """Return the vertices that cannot change to the other core of their pair, and the mesh.
+
+    The mesh has the capacities that the other vertices may use.
+    """
+    if domains is None:
+        return None, mesh.grid
+    other = np.arange(mesh.capacities.size)
+    other[pairs] = pairs[:, ::-1]
+    frozen = domains.kind == FIXED
+    if not domains.table.all():
+        frozen |= ~domains.allows(np.arange(core.size), other[core])
+    held = sums_by_label(core[frozen], sizes[frozen], other.size)
+    free = np.maximum(mesh.capacities - held, 0)
+    return frozen, replace(mesh, capacities=free).grid
+
+
 def pairwise_fm_round(
     tile: CoreTile,
     mesh: CoreMesh,
@@ -212,25 +232,24 @@ def pairwise_fm_round(
     passes: int,
     rng: np.random.Generator,
     team: ThreadTeam,
-    fixed: Mask | None = None,
+    domains: Domains | None = None,
 ) -> tuple[int, int]:
     """Process all pairs of cores of a tile once; `core` is changed in place.
 
     core : ndarray[int32], shape (vertices,), core id
     sizes : of the vertices
     sets : sets of disjoint pairs of cores
-    fixed : ndarray[bool], shape (vertices,), vertices that must not move; their size is not part of
-        the capacity of their cores
+    domains : of the vertices; fixed vertices have size 0
 
     Returns the number of moves, and the hops saved (approximate: pairs ignore each other's moves).
     """
     moved = won = 0
-    grid = mesh.grid
     for k in rng.permutation(len(sets)):
         pairs = sets[k][tile.cores[sets[k]].all(axis=1)]
         if not pairs.size:
             continue
-        by_core = by_label(core, mesh.capacities.size, fixed)
+        frozen, grid = _frozen(pairs, core, sizes, mesh, domains)
+        by_core = by_label(core, mesh.capacities.size, frozen)
         counts = np.diff(by_core.start)[pairs].sum(axis=1)
         side_start = np.append(0, np.cumsum(counts))
         side = np.empty(side_start[-1], np.uint8)
@@ -245,6 +264,7 @@ def pairwise_fm_round(
                 batch: Batch = batch,
                 side: NDArray[np.uint8] = side,
                 starts: Int64 = starts,
+                grid: Grid = grid,
             ) -> int:
                 at = starts[bunch]
                 return int(
@@ -268,7 +288,7 @@ def exchange_in_tiles(
     passes: int,
     rng: np.random.Generator,
     team: ThreadTeam,
-    fixed: Mask | None = None,
+    domains: Domains | None = None,
 ) -> tuple[int, int]:
     """Process all pairs of cores that are in one tile once; `core` is changed in place.
 
@@ -285,7 +305,7 @@ def exchange_in_tiles(
         for at, tile in enumerate(colour):
             own = core if alone else core.copy()
             rng_of = rng if alone else np.random.default_rng(draws[at])
-            found = pairwise_fm_round(tile, mesh, own, sizes, sets, passes, rng_of, team, fixed)
+            found = pairwise_fm_round(tile, mesh, own, sizes, sets, passes, rng_of, team, domains)
             moved, saved = moved + found[0], saved + found[1]
             vertices = np.flatnonzero(own != core)
             changed.append((vertices, own[vertices]))

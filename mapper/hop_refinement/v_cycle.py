@@ -16,8 +16,9 @@ from mapper.graph.rows import HeldRows, Rows
 from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold
 from mapper.hop_refinement.mesh import CoreMesh, hop_cost
 from mapper.hop_refinement.multilevel import Levels, RefinementEffort, uncoarsen
+from mapper.limits.domains import Domains
 from mapper.partitioning.label_propagation import cluster_vertices
-from storage.arrays import Int32, Mask
+from storage.arrays import Int32
 
 SHRINK = 4.0  # maximum size of a cluster, in mean vertices
 CLUSTER_ROUNDS = 3
@@ -62,17 +63,19 @@ class InnerRows(Rows):
 
 
 def _coarsen(
-    rows: Rows, core: Int32, memory: int, seed: int, team: ThreadTeam, fixed: Mask | None
+    rows: Rows, core: Int32, memory: int, seed: int, team: ThreadTeam, domains: Domains | None
 ) -> tuple[HeldRows, Int32]:
     """Cluster vertices of the same core; return (graph of the clusters, cluster of each vertex).
 
-    fixed : vertices that stay single
+    core : of every vertex, or labels that clusters do not mix
+    domains : of the vertices; fixed vertices stay single
     """
     limit = max(1, int(SHRINK * rows.sizes.sum() / rows.vertices))
     cluster, count = cluster_vertices(InnerRows(rows, core), limit, CLUSTER_ROUNDS, seed, team)
     # Vertices without neighbours on their core may be in clusters across cores: split these.
     key = core.astype(np.int64) * count + cluster
-    if fixed is not None:
+    if domains is not None:
+        fixed = domains.fixed
         key[fixed] = key.max() + 1 + np.flatnonzero(fixed)
     cluster = np.unique(key, return_inverse=True)[1].astype(np.int32)
     wanted = memory // ENTRY_BYTES
@@ -100,22 +103,25 @@ def refine_by_v_cycle(
     effort: RefinementEffort,
     seed: int,
     team: ThreadTeam,
-    fixed: Mask | None = None,
+    domains: Domains | None = None,
     apart: Int32 | None = None,
 ) -> Int32:
     """Run one V-cycle; return the new core of every vertex.
 
-    fixed : ndarray[bool], shape (vertices,), vertices that must not move, of size 0
+    domains : of the vertices; fixed vertices have size 0
     apart : ndarray[int32], shape (vertices,), labels, e.g. the cores of another mapping: vertices
         with different labels do not move together
     """
-    levels = Levels([rows], [], fixed)
+    levels = Levels([rows], [], domains)
     used = np.count_nonzero(mesh.capacities)
     group = core if apart is None else _overlay(core, apart)
     while levels.coarsest.vertices > COARSEST * used:
         finer, depth = levels.coarsest, len(levels.graphs)
-        still = levels.fixed_at(depth - 1)
-        coarse, cluster = _coarsen(finer, group, effort.coarse, seed + depth, team, still)
+        still = levels.domains_at(depth - 1)
+        labels = group
+        if still is not None and still.table.shape[0] > 1:  # fixed vertices stay single anyway
+            labels = still.separated(group)
+        coarse, cluster = _coarsen(finer, labels, effort.coarse, seed + depth, team, still)
         if coarse.vertices > 0.9 * finer.vertices or coarse.entries > WORTHWHILE * finer.entries:
             break
         core, group = (_above(one, cluster, coarse.vertices) for one in (core, group))
@@ -131,18 +137,20 @@ def refine_by_chains(
     effort: RefinementEffort,
     seed: int,
     team: ThreadTeam,
-    fixed: Mask | None = None,
+    domains: Domains | None = None,
 ) -> Int32:
     """Run parallel V-cycles and return the best mapping; it is never worse than before."""
 
     def run(chain: int) -> Int32:
         with ThreadTeam(1, team.stop) as alone:
-            return refine_by_v_cycle(rows, core, mesh, effort, seed + 10_000 * chain, alone, fixed)
+            return refine_by_v_cycle(
+                rows, core, mesh, effort, seed + 10_000 * chain, alone, domains
+            )
 
     if effort.chains > 1 and rows.executor is None:
         found = team.map(run, range(effort.chains))
     elif effort.chains > 1:  # workers hold one state at a time
         found = [run(chain) for chain in range(effort.chains)]
     else:
-        found = [refine_by_v_cycle(rows, core, mesh, effort, seed, team, fixed)]
+        found = [refine_by_v_cycle(rows, core, mesh, effort, seed, team, domains)]
     return min([core, *found], key=lambda one: hop_cost(rows, one, mesh, team))

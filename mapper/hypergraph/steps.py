@@ -19,6 +19,7 @@ from mapper.hypergraph.net_rows import NetReader, net_traffic, read_sample
 from mapper.hypergraph.partition import PartitionEffort, partition_hypergraph
 from mapper.hypergraph.streamed import refine_streamed, streamed_traffic
 from mapper.hypergraph.tree_refinement import TreeEffort, packet_effort, refine_by_trees
+from mapper.limits.domains import Domains
 from mapper.monitoring.callbacks import OnMapping
 from mapper.monitoring.context import Context
 from mapper.partitioning.rebalance import balance, enforce_capacity
@@ -186,11 +187,17 @@ def refine_places(
 
 
 def refine_trees(
-    nets: Hypergraph, core: Int32, mesh: CoreMesh, context: Context, on_better: OnMapping
+    nets: Hypergraph,
+    core: Int32,
+    mesh: CoreMesh,
+    context: Context,
+    on_better: OnMapping,
+    domains: Domains | None = None,
 ) -> Int32:
     """Return the core of every vertex, with fewer packet hops; no core exceeds its capacity.
 
     on_better : called with the mapping after each V-cycle
+    domains : of the vertices
 
     Ends early when two consecutive V-cycles together save less than `WORTH_ANOTHER`.
     """
@@ -205,7 +212,7 @@ def refine_trees(
 
         def work(core: Int32 = core, index: int = index) -> Arrays:
             found, before, after = refine_by_trees(
-                nets, core, mesh, effort, settings.seed_of(20 + index), monitor.stop
+                nets, core, mesh, effort, settings.seed_of(20 + index), monitor.stop, domains
             )
             monitor.note(f"cycle {index + 1}: {name} {before:,} to {after:,}")
             return {"core": found, "hops": np.array([before, after], np.int64)}

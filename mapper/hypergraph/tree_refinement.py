@@ -15,6 +15,7 @@ from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hypergraph.coarsening import coarsen, join_twins
 from mapper.hypergraph.hypergraph import Hypergraph
 from mapper.hypergraph.trees import TreePrices, anneal_trees, new_trees, total_hops
+from mapper.limits.domains import Domains
 from storage.arrays import Int32
 
 SHRINKS = 0.9  # coarsening ends if a level keeps more than this share of the vertices
@@ -67,22 +68,25 @@ def refine_by_trees(
     effort: TreeEffort,
     seed: int,
     stop: StopFlag | None = None,
+    domains: Domains | None = None,
 ) -> tuple[Int32, int, int]:
     """Run one V-cycle; return the core of every vertex, and hops before and after.
 
     core : ndarray[int32], shape (vertices,), core id. Hops never increase.
     stop : checked between slices of work
+    domains : of the vertices
     """
     before = total_hops(graph, core, mesh, effort.branches)
     rng = np.random.default_rng([seed, graph.vertices])
-    levels, cores = [graph], [core]
+    levels, cores, kinds = [graph], [core], [domains]
     clusters: list[Int32] = []
     used = int(np.count_nonzero(mesh.capacities))
     while levels[-1].vertices > COARSEST * used:
-        fine, on = levels[-1], cores[-1]
+        fine, on, own = levels[-1], cores[-1], kinds[-1]
+        group = on if own is None else own.separated(on)
         limit = max(1, int(HEAVIEST * fine.sizes.sum() / fine.vertices))
-        found = join_twins(fine, on, 4 * limit, rng, True) if not clusters else None
-        coarse, cluster = found or coarsen(fine, on, limit, COARSEST * used, rng, True)
+        found = join_twins(fine, group, 4 * limit, rng, True) if not clusters else None
+        coarse, cluster = found or coarsen(fine, group, limit, COARSEST * used, rng, True)
         if coarse.vertices > SHRINKS * fine.vertices:
             break
         above = np.empty(coarse.vertices, np.int32)
@@ -90,17 +94,18 @@ def refine_by_trees(
         levels.append(coarse)
         clusters.append(cluster)
         cores.append(above)
+        kinds.append(None if own is None else own.of_clusters(cluster, coarse.vertices))
     temperatures = np.geomspace(effort.start, effort.end, effort.steps)
     prices = TreePrices(effort.per_core_penalty, effort.branches)
     on = cores[-1]
     while True:
-        some = levels.pop()
+        some, own = levels.pop(), kinds.pop()
         if stop is not None:
             stop.begin(f"annealing of {some.vertices:,} vertices")
         spike = float(some.weights.sum()) / max(1, some.vertices)
         each = _proposals(some, on, mesh, effort) // effort.steps
         on = anneal_trees(
-            some, on, mesh, prices, spike * temperatures, each, seed + len(levels), stop
+            some, on, mesh, prices, spike * temperatures, each, seed + len(levels), stop, own
         )
         if not levels:
             break

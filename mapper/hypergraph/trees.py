@@ -17,8 +17,10 @@ from numba import njit
 from mapper.concurrency.stop_flag import StopFlag, slices
 from mapper.graph.distance import along, towards
 from mapper.graph.members import members_of, relocate, swap
+from mapper.hop_refinement.annealing import movable_lists
 from mapper.hop_refinement.mesh import CoreMesh
 from mapper.hypergraph.hypergraph import Hypergraph
+from mapper.limits.domains import Domains
 from mapper.random_numbers import accepted, next_random
 from storage.arrays import Float64, Int32, Int64
 
@@ -258,7 +260,7 @@ def _anneal(t, members, count, place, width, height, proposals, temperature, sta
     total = np.int64(0)
     for _ in range(proposals):
         v = next_random(state) % np.int64(t.core.size)
-        if t.vertex_start[v] == t.vertex_start[v + 1]:
+        if t.vertex_start[v] == t.vertex_start[v + 1] or place[v] < 0:
             continue
         a = t.core[v]
         b = propose(t, v, width, height, state)
@@ -338,24 +340,28 @@ def anneal_trees(
     proposals: int,
     seed: int,
     stop: StopFlag | None = None,
+    domains: Domains | None = None,
 ) -> Int32:
     """Return the core of every vertex, in the best state at the end of a temperature.
 
     temperatures : in hops per spike
     proposals : proposals at each temperature
     stop : checked between slices of work
+    domains : of the vertices
     No core that is within its capacity is filled beyond it.
     """
     if graph.net_count == 0 or proposals == 0:
         return core.copy()
     cores, width = mesh.capacities.size, mesh.width
     trees, now = new_trees(graph, core.copy(), mesh, *prices)
-    held = members_of(core, cores, SPARE)
+    held = members_of(core, cores, SPARE, None if domains is None else domains.fixed)
     state = np.random.default_rng([seed, core.size]).integers(1, 1 << 62, 1).astype(np.uint64)
     best, best_core = now, core.copy()
     for temperature in temperatures:
-        for some in slices(proposals, stop):
-            now += int(_anneal(trees, *held, width, cores // width, some, temperature, state))
+        for movable, own in movable_lists(held, trees.core, mesh, domains):
+            here = trees._replace(capacities=own.capacities)
+            for some in slices(proposals, stop):
+                now += int(_anneal(here, *movable, width, cores // width, some, temperature, state))
         if now < best:
             best, best_core = now, trees.core.copy()
     return best_core

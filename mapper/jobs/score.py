@@ -15,6 +15,7 @@ from mapper.evaluation.mapped import open_mapped
 from mapper.inputs.listener import Listener
 from mapper.inputs.opening import open_source
 from mapper.inputs.source import Effort, Source
+from mapper.limits.constraints import ConstraintFile, faults
 from mapper.monitoring.monitor import Monitor
 from mapper.results.output import network_facts
 from mapper.scoring.measure import measure_network
@@ -25,13 +26,18 @@ if TYPE_CHECKING:
 
 
 class ScoreRequest(NamedTuple):
-    """A mapping to score. path : of the network in the report"""
+    """A mapping to score.
+
+    path : of the network in the report
+    constraints : where neurons must be, and which must be together or apart
+    """
 
     source: Source
     path: Path
     mapping: Path
     chip: Chip
     effort: Effort
+    constraints: ConstraintFile | None = None
 
 
 class Scored(NamedTuple):
@@ -40,23 +46,27 @@ class Scored(NamedTuple):
     network : facts about the network, as in report.json
     metrics : as in report.json
     violations : a line for each core and limit that it exceeds
+    broken : a line for each constraint that it breaks
     """
 
     network: dict[str, Any]
     chip: dict[str, Any]
     metrics: dict[str, Any]
     violations: list[str]
+    broken: list[str]
 
     @property
     def valid(self) -> bool:
-        """Whether the mapping keeps all limits of the chip."""
-        return not self.violations
+        """Whether the mapping keeps all limits of the chip and all constraints."""
+        return not self.violations and not self.broken
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `mapper score --json` prints."""
         found = self._asdict()
-        said = found.pop("violations")
-        return {**found, "valid": self.valid, "violations": said}
+        violations, broken = found.pop("violations"), found.pop("broken")
+        return {
+            **found, "valid": self.valid, "violations": violations, "broken_constraints": broken
+        }  # fmt: skip
 
 
 def no_workers(use: bool) -> AbstractContextManager[Workers | None]:
@@ -74,10 +84,11 @@ def score(
     workers : starts the workers, if there are any and they are used
     Raises `MapperError` if the mapping does not match the network and the chip.
     """
-    source, path, mapping, chip, effort = request
+    source, path, mapping, chip, effort, constraints = request
     threads = effort.threads
     with open_source(source, effort, listener) as network:
         with open_mapped(network, mapping, chip, effort.memory // 4, threads) as (whole, core):
+            broken = [] if constraints is None else faults(constraints, chip, network, core)
             listener.compile(["score"], threads)
             with workers(whole is network) as found, nothing_kept():
                 swept = None
@@ -85,5 +96,5 @@ def score(
                     swept = sweep_on(found, network, chip, core, Monitor())
                 traffic = measure_network(whole, chip, core, threads, swept=swept)
         about = network_facts(network, path)
-    broken = violations(chip, traffic.usage)
-    return Scored(about, chip.to_json(), summarise(chip, traffic), list(map(str, broken)))
+    exceeded = list(map(str, violations(chip, traffic.usage)))
+    return Scored(about, chip.to_json(), summarise(chip, traffic), exceeded, broken)

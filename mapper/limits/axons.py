@@ -19,7 +19,7 @@ from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import DoesNotFitError
 from mapper.graph.by_label import numbered, sums_by_label
 from mapper.limits.combined import ENOUGH, CombinedCapacity, combine_capacity
-from mapper.limits.constraints import Constraints
+from mapper.limits.combined_constraints import Constraints
 from mapper.limits.enforce import Items, Load, RepairBudget, repair
 from mapper.limits.use import (
     AXONS_IN,
@@ -88,10 +88,10 @@ class LimitJob:
 def make_job(
     graph: Graph, chip: Chip, threads: int, constraints: Constraints | None = None
 ) -> LimitJob:
-    """Return the job of a network; scans its connections only if limits or pins need them."""
+    """Return the job of a network; scans its connections only if limits or repairs need them."""
     limits = limits_of(chip)
-    pinned = constraints is not None and bool((constraints.core >= 0).any())
-    if pinned or (limits[SYNAPSES:] < NO_LIMIT).any():  # repairs of pins use fans, too
+    repaired = constraints is not None and constraints.restricts_cores
+    if repaired or (limits[SYNAPSES:] < NO_LIMIT).any():
         fans = count_fans(graph, threads)
     else:
         fans = Fans(*np.zeros((2, graph.vertices), np.int64))

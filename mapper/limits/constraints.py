@@ -1,4 +1,4 @@
-"""User constraints on neurons: pinned to a core, or kept together on one.
+"""User constraints on neurons: where they must be, and where they must not be together.
 
 A TOML file with any number of::
 
@@ -9,8 +9,15 @@ A TOML file with any number of::
     [[together]]
     population = "L5I"           # all neurons of that population
 
-Neurons are numbered from 0, as in the network file. Neurons linked by a chain of constraints form
-one item, which is partitioned and moved as one; so do all neurons pinned to the same core.
+    [[region]]
+    population = "L4"
+    rectangle = [0, 0, 3, 3]     # first column and row, last column and row; or cores = [4, [5, 0]]
+    exclusive = true             # no other neurons on these cores; the default is false
+
+    [[apart]]
+    populations = ["L4", "L6"]   # no core holds neurons of two of them
+
+Neurons are numbered from 0, as in the network file.
 """
 
 from __future__ import annotations
@@ -24,15 +31,10 @@ from typing import Annotated
 import msgspec
 import numpy as np
 from msgspec import UNSET, Meta, UnsetType
-from numpy.typing import NDArray
 
-from chipsim.chip.limits import BITS_OF_MEMORY, LIMITS
 from chipsim.chip.model import Chip
 from chipsim.chip.toml_text import parse_toml, read_toml_bytes
-from mapper.errors import DoesNotFitError, MapperError
-from mapper.limits.capacity import without_lists
-from mapper.limits.enforce import Items
-from mapper.limits.use import BitCosts, Fans
+from mapper.errors import MapperError
 from storage.arrays import Int32, Int64
 from storage.jsontext import shown
 from storage.store.network import NetworkFile
@@ -40,6 +42,9 @@ from storage.store.populations import called, read_populations
 from storage.typed import Whole, convert
 
 Population = Callable[[str], Int64 | None]
+Range = Annotated[tuple[Whole, Whole], Meta(description="the first and the last neuron")]
+Ids = Annotated[list[Whole], Meta(min_length=1)]
+CoreName = int | str | tuple[int, int]
 Called = Callable[[int], str]
 """Function that returns the name of a neuron in messages."""
 
@@ -52,80 +57,124 @@ def numbered_neuron(neuron: int) -> str:
 class Together(msgspec.Struct, forbid_unknown_fields=True):
     """Neurons to keep on one core, given by one of the three keys."""
 
-    neurons: Annotated[list[Whole], Meta(min_length=1)] | UnsetType = UNSET
-    range: (
-        Annotated[tuple[Whole, Whole], Meta(description="the first and the last neuron")]
-        | UnsetType
-    ) = UNSET
+    neurons: Ids | UnsetType = UNSET
+    range: Range | UnsetType = UNSET
     population: str | UnsetType = UNSET
 
 
 class Pin(Together, forbid_unknown_fields=True, kw_only=True):
     """Neurons to put on a core, given by its id or its column and row."""
 
-    core: int | str | tuple[int, int]
+    core: CoreName
 
 
-TABLES: dict[str, type[Together]] = {"pin": Pin, "together": Together}
+class Region(Together, forbid_unknown_fields=True, kw_only=True):
+    """Neurons to put on the cores of a rectangle or a list."""
+
+    rectangle: (
+        Annotated[
+            tuple[Whole, Whole, Whole, Whole],
+            Meta(description="first column, first row, last column, last row"),
+        ]
+        | UnsetType
+    ) = UNSET
+    cores: Annotated[list[CoreName], Meta(min_length=1)] | UnsetType = UNSET
+    exclusive: Annotated[bool, Meta(description="keep other neurons off these cores")] = False
+
+
+class Apart(msgspec.Struct, forbid_unknown_fields=True):
+    """Groups of neurons of which no core may hold two, given by one of the three keys."""
+
+    populations: Annotated[list[str], Meta(min_length=2)] | UnsetType = UNSET
+    ranges: Annotated[list[Range], Meta(min_length=2)] | UnsetType = UNSET
+    groups: Annotated[list[Ids], Meta(min_length=2, description="lists of neurons")] | UnsetType = (
+        UNSET
+    )
+
+
+TABLES: dict[str, type[msgspec.Struct]] = {
+    "pin": Pin, "together": Together, "region": Region, "apart": Apart
+}  # fmt: skip
 """The tables that a file may contain, by key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One constraint of a file.
+    """Neurons of one table that must be on one core.
 
     where : its name in errors
     neurons : ndarray[int64], sorted ids
-    core : core id, or None
+    core : core id, or None for any core
     """
 
     where: str
     neurons: Int64
     core: int | None
 
+    def fault(self, core: Int32 | Int64, called: Called = numbered_neuron) -> str:
+        """Return how a mapping breaks the constraint, in one line; empty if it does not."""
+        wanted = int(core[self.neurons[0]]) if self.core is None else self.core
+        off = self.neurons[core[self.neurons] != wanted]
+        if not off.size:
+            return ""
+        name = called(int(off[0]))
+        return f"{self.where}: {name} is on core {core[off[0]]}, not on {wanted}"
+
 
 @dataclass(frozen=True, slots=True)
-class Constraints:
-    """The combined constraints of a file.
+class RegionConstraint:
+    """Neurons of one table that must be on some cores.
 
-    item : ndarray[int32], shape (neurons,), item of every neuron
-    core : ndarray[int32], shape (items,), core that an item is pinned to, or -1
-    name : names in errors, of items with several neurons or a core
+    cores : ndarray[int64], sorted ids of the usable cores
+    exclusive : other neurons must not be on these cores
     """
 
-    item: Int32
-    core: Int32
-    name: dict[int, str]
+    where: str
+    neurons: Int64
+    cores: Int64
+    exclusive: bool
 
-    def items(self) -> Items:
-        """Return the items, all free to move."""
-        return Items(self.item, np.zeros(self.core.size, np.bool_))
+    def fault(self, core: Int32 | Int64, called: Called = numbered_neuron) -> str:
+        """Return how a mapping breaks the constraint, in one line; empty if it does not."""
+        inside = np.isin(core, self.cores)
+        off = self.neurons[~inside[self.neurons]]
+        if off.size:
+            name = called(int(off[0]))
+            return f"{self.where}: {name} is on core {core[off[0]]}, outside its region"
+        if self.exclusive:
+            inside[self.neurons] = False
+            if inside.any():
+                other = int(inside.argmax())
+                name = called(other)
+                return f"{self.where}: {name} is on core {core[other]}, which is exclusive"
+        return ""
 
-    def require_fit(
-        self, chip: Chip, sizes: Int64, fans: Fans, called: Called = numbered_neuron
-    ) -> None:
-        """Raise `DoesNotFitError` if an item exceeds a core; called : names of single neurons."""
-        items, chip = self.items(), without_lists(chip)
-        limits = {
-            LIMITS[0]: (sizes, chip.neurons),
-            LIMITS[1]: (fans.into, chip.synapse_limit),
-            BITS_OF_MEMORY: (BitCosts.on(chip).of(sizes, fans.into), chip.shared_bits),
-        }
-        for name, (values, limit) in limits.items():
-            needed = items.total(values)
-            if limit is not None and needed.max(initial=0) > limit:
-                worst = int(needed.argmax())
-                short = f"a core holds {limit:,} ({needed[worst] - limit:,} short)"
-                if worst not in self.name:
-                    neuron = int(np.flatnonzero(self.item == worst)[0])
-                    raise DoesNotFitError(
-                        f"{called(neuron)} needs {needed[worst]:,} {name}; {short}; "
-                        "use larger cores"
-                    )
-                raise DoesNotFitError(
-                    f"{self.name[worst]}: needs {needed[worst]:,} {name} together; {short}; "
-                    "keep fewer neurons together"
-                )
+
+@dataclass(frozen=True, slots=True)
+class ApartConstraint:
+    """Groups of one table: no core holds neurons of two of them.
+
+    groups : ndarray[int64] each, sorted ids
+    """
+
+    where: str
+    groups: tuple[Int64, ...]
+
+    def fault(self, core: Int32 | Int64, called: Called = numbered_neuron) -> str:
+        """Return how a mapping breaks the constraint, in one line; empty if it does not."""
+        first = np.full(int(core.max(initial=0)) + 1, -1, np.int64)  # a neuron on each core
+        for group in self.groups:
+            on = core[group]
+            shared = np.flatnonzero(first[on] >= 0)
+            if shared.size:
+                v = int(group[shared[0]])
+                both = f"{called(int(first[core[v]]))} and {called(v)}"
+                return f"{self.where}: {both} are both on core {core[v]}"
+            first[on] = group
+        return ""
+
+
+AnyConstraint = Constraint | RegionConstraint | ApartConstraint
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +201,7 @@ class ConstraintFile:
 
 def constraints_in(
     file: ConstraintFile, chip: Chip, neurons: int, population: Population
-) -> list[Constraint]:
+) -> list[AnyConstraint]:
     """Parse the constraints of a file; raises `MapperError` for invalid ones.
 
     neurons : number of neurons of the network
@@ -163,10 +212,11 @@ def constraints_in(
         found = parse_toml(file.raw)
     except ValueError as error:
         raise MapperError(f"{path}: is not valid TOML: {error}") from error
-    constraints: list[Constraint] = []
+    constraints: list[AnyConstraint] = []
     for kind, tables in found.items():
         if kind not in TABLES:
-            raise MapperError(f"{path}: unknown key {shown(kind)}; give [[pin]] and [[together]]")
+            known = ", ".join(f"[[{name}]]" for name in TABLES)
+            raise MapperError(f"{path}: unknown key {shown(kind)}; known tables are {known}")
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
             raise MapperError(f"{path}: {kind} is not a list of tables; write [[{kind}]]")
         for number, table in enumerate(tables, 1):
@@ -176,34 +226,111 @@ def constraints_in(
             except ValueError as error:
                 known = ", ".join(TABLES[kind].__struct_fields__)
                 raise MapperError(f"{where}: {error}; known keys are {known}") from error
-            core = _core(given.core, chip, where) if isinstance(given, Pin) else None
-            constraints.append(Constraint(where, _neurons(given, neurons, population, where), core))
+            ids = _Selection(neurons, population, where)
+            if isinstance(given, Apart):
+                constraints.append(ApartConstraint(where, _groups(given, ids)))
+                continue
+            assert isinstance(given, Together)
+            chosen = ids.of(given)
+            if isinstance(given, Region):
+                cores = _cores(given, chip, where)
+                constraints.append(RegionConstraint(where, chosen, cores, given.exclusive))
+            else:
+                core = _usable(given.core, chip, where) if isinstance(given, Pin) else None
+                constraints.append(Constraint(where, chosen, core))
     return constraints
 
 
-def _neurons(given: Together, count: int, population: Population, where: str) -> Int64:
-    ways = Together.__struct_fields__
-    number = sum(getattr(given, way) is not UNSET for way in ways)
-    if number != 1:
-        raise MapperError(f"{where}: give one of {', '.join(ways)}, not {number}")
-    if isinstance(given.population, str):
-        ids = population(given.population)
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """Neurons by id, range or population; errors name the table."""
+
+    count: int
+    population: Population
+    where: str
+
+    def of(self, given: Together) -> Int64:
+        """Return the neurons of a table."""
+        key = _only_key(given, Together.__struct_fields__, self.where)
+        if key == "population":
+            assert isinstance(given.population, str)
+            return self.named(given.population)
+        return self.listed(getattr(given, key), key == "range")
+
+    def named(self, name: str) -> Int64:
+        """Return the neurons of a population."""
+        ids = self.population(name)
         if ids is None or not ids.size:
-            name = shown(given.population)
-            raise MapperError(f"{where}: the network has no population {name}")
+            raise MapperError(f"{self.where}: the network has no population {shown(name)}")
         return ids
-    listed = list(given.neurons or given.range or ())
-    if (most := max(listed)) >= count:
-        raise MapperError(f"{where}: neuron {most} is outside 0 .. {count - 1}")
-    if given.neurons:
-        return np.unique(np.array(listed, np.int64))
-    first, last = listed
-    if first > last:
-        raise MapperError(f"{where}: range is {[first, last]}; give the first and the last neuron")
-    return np.arange(first, last + 1, dtype=np.int64)
+
+    def listed(self, values: list[int] | tuple[int, int], is_range: bool) -> Int64:
+        """Return the neurons of a list or a range."""
+        if (most := max(values)) >= self.count:
+            raise MapperError(f"{self.where}: neuron {most} is outside 0 .. {self.count - 1}")
+        if not is_range:
+            return np.unique(np.array(values, np.int64))
+        first, last = values
+        if first > last:
+            raise MapperError(
+                f"{self.where}: range is {[first, last]}; give the first and the last neuron"
+            )
+        return np.arange(first, last + 1, dtype=np.int64)
 
 
-def _core(core: int | str | tuple[int, int], chip: Chip, where: str) -> int:
+def _only_key(given: msgspec.Struct, ways: tuple[str, ...], where: str) -> str:
+    """Return the one key of these that a table has."""
+    found = [way for way in ways if getattr(given, way) is not UNSET]
+    if len(found) != 1:
+        raise MapperError(f"{where}: give one of {', '.join(ways)}, not {len(found)}")
+    return found[0]
+
+
+def _groups(given: Apart, ids: _Selection) -> tuple[Int64, ...]:
+    key = _only_key(given, Apart.__struct_fields__, ids.where)
+    if key == "populations":
+        groups = tuple(ids.named(name) for name in getattr(given, key))
+    else:
+        groups = tuple(ids.listed(values, key == "ranges") for values in getattr(given, key))
+    member = np.zeros(ids.count, np.bool_)
+    for group in groups:
+        if member[group].any():
+            twice = int(group[member[group]][0])
+            raise MapperError(
+                f"{ids.where}: neuron {twice} is in two of its groups; list it in one of them"
+            )
+        member[group] = True
+    return groups
+
+
+def _cores(given: Region, chip: Chip, where: str) -> Int64:
+    key = _only_key(given, ("rectangle", "cores"), where)
+    if key == "cores":
+        names = getattr(given, key)
+        found = np.unique(np.array([_core(name, chip, where) for name in names], np.int64))
+    else:
+        left, top, right, bottom = corners = getattr(given, key)
+        if not (left <= right < chip.width and top <= bottom < chip.height):
+            raise MapperError(
+                f"{where}: rectangle is {list(corners)}; give first column, first row, last column "
+                f"and last row of the {chip.width}x{chip.height} mesh"
+            )
+        x, y = np.arange(left, right + 1), np.arange(top, bottom + 1)
+        found = (y[:, None] * chip.width + x).ravel()
+    usable = found[chip.usable[found]]
+    if not usable.size:
+        raise MapperError(f"{where}: all of its cores are unavailable; choose others")
+    return usable
+
+
+def _usable(core: CoreName, chip: Chip, where: str) -> int:
+    value = _core(core, chip, where)
+    if value in chip.unavailable:
+        raise MapperError(f"{where}: core {value} is unavailable; choose another")
+    return value
+
+
+def _core(core: CoreName, chip: Chip, where: str) -> int:
     value = core
     if isinstance(value, str):
         parts = value.split(",")
@@ -218,48 +345,7 @@ def _core(core: int | str | tuple[int, int], chip: Chip, where: str) -> int:
             f"{where}: core is {shown(given)}; give an id of 0 .. {chip.cores - 1}, "
             f"or x,y of the {chip.width}x{chip.height} mesh"
         )
-    if value in chip.unavailable:
-        raise MapperError(f"{where}: core {value} is unavailable; choose another")
     return value
-
-
-def combine(
-    constraints: list[Constraint], neurons: int, called: Called = numbered_neuron
-) -> Constraints:
-    """Combine constraints into items; raises `MapperError` if a neuron is pinned to two cores."""
-    parent = np.arange(neurons)
-
-    def root(v: int) -> int:
-        while parent[v] != v:
-            parent[v] = parent[parent[v]]
-            v = int(parent[v])
-        return v
-
-    first_on: dict[int, int] = {}
-    for one in constraints:
-        roots = np.unique([root(int(v)) for v in one.neurons])
-        if one.core is not None and one.core in first_on:
-            roots = np.unique([*roots, root(first_on[one.core])])
-        parent[roots] = roots[0]
-        if one.core is not None:
-            first_on[one.core] = int(roots[0])
-    while not np.array_equal(top := parent[parent], parent):
-        parent = top
-    item = np.unique(parent, return_inverse=True)[1].astype(np.int32)
-    core = np.full(int(item.max(initial=-1)) + 1, -1, np.int32)
-    name: dict[int, str] = {}
-    for one in constraints:
-        mine = int(item[one.neurons[0]])
-        name.setdefault(mine, one.where)
-        if one.core is None:
-            continue
-        if core[mine] not in (-1, one.core):
-            raise MapperError(
-                f"{one.where}: {called(int(one.neurons[0]))} is pinned to core {one.core}, but "
-                f"other constraints pin it to core {core[mine]}; remove one of them"
-            )
-        core[mine] = one.core
-    return Constraints(item, core, name)
 
 
 def population_of(network: NetworkFile) -> Population:
@@ -274,28 +360,11 @@ def population_of(network: NetworkFile) -> Population:
     return ids
 
 
-def read_constraints(
-    file: ConstraintFile, chip: Chip, network: NetworkFile, relays: int = 0
-) -> Constraints:
-    """Return the constraints of a file for a network; raises `MapperError` for invalid ones.
-
-    relays : number of relay vertices, which follow the network's; a file cannot constrain them
-    """
-    constraints = constraints_in(file, chip, network.vertices, population_of(network))
-    return combine(constraints, network.vertices + relays, partial(called, network))
-
-
-def broken(
-    constraints: list[Constraint], core: NDArray[np.integer], called: Called = numbered_neuron
-) -> str:
-    """Return the first constraint that a mapping violates, as a sentence; empty if there is none.
+def faults(file: ConstraintFile, chip: Chip, network: NetworkFile, core: Int32) -> list[str]:
+    """Return a line for each constraint of a file that a mapping breaks.
 
     core : shape (neurons,), core of every neuron
     """
-    for one in constraints:
-        wanted = int(core[one.neurons[0]]) if one.core is None else one.core
-        apart = one.neurons[core[one.neurons] != wanted]
-        if apart.size:
-            name = called(int(apart[0]))
-            return f"{one.where}: {name} is on core {core[apart[0]]}, not on {wanted}"
-    return ""
+    found = constraints_in(file, chip, network.vertices, population_of(network))
+    named = partial(called, network)
+    return [fault for one in found if (fault := one.fault(core, named))]

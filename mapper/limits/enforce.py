@@ -13,6 +13,7 @@ from numba import njit
 
 from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.by_label import by_label, sums_by_label
+from mapper.limits.domains import Domains
 from mapper.limits.exchange import ExchangeSearch, Net, _fill_table
 from mapper.limits.relief import LinkedLists, Targets, _link, _relieve
 from mapper.limits.use import (
@@ -64,10 +65,12 @@ class Items:
 
     item : ndarray[int32], shape (neurons,), item of every neuron, 0 .. count-1
     fixed : ndarray[bool], shape (count,), items that do not move
+    domains : of the items; None if they may be everywhere
     """
 
     item: Int32
     fixed: Mask
+    domains: Domains | None = None
 
     @classmethod
     def single(cls, neurons: int) -> Items:
@@ -234,7 +237,11 @@ def _exchange(
     )
     used = np.array([_fill_table(inside, start, end, rows, place, parts, keys, counts), most_pairs])
     bits = load.bits.of(sizes, fan_in)
-    net = Net(items.item, first_member, members, sizes, fan_in, bits, start, end, rows, items.fixed)
+    domains = items.domains or Domains.of_fixed(items.fixed, parts)
+    net = Net(
+        items.item, first_member, members, sizes, fan_in, bits, start, end, rows, items.fixed,
+        domains.kind, domains.table,
+    )  # fmt: skip
     search = ExchangeSearch(
         place, use.reach, use.table, limits, weight, keys, counts, used, load.copies
     )

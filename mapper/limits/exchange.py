@@ -23,6 +23,7 @@ class Net(NamedTuple):
     sizes, fan_in, bits : of the items; bits are of a memory that neurons and synapses share
     start, end : range of the sources of each item in `rows`, sorted
     fixed : items that never move
+    kind, domain : kind of every item, and the parts that each kind may be in: (kinds, parts)
     """
 
     item: Int32
@@ -35,6 +36,8 @@ class Net(NamedTuple):
     end: Int64
     rows: Int32
     fixed: Mask
+    kind: Int32
+    domain: Mask
 
 
 class ExchangeSearch(NamedTuple):
@@ -122,7 +125,7 @@ def _axons(u, k, reach, keys, counts, parts, copies):
 @njit(cache=True, nogil=True)
 def _move(v, to, net, search):
     """Move an item and update all sums; return the change of the total excess."""
-    item, first_member, members, sizes, fan_in, bits, start, end, rows, _ = net
+    item, first_member, members, sizes, fan_in, bits, start, end, rows, _, _, _ = net
     part, reach, use, limits, weight, keys, counts, used, copies = search
     parts = use.shape[1]
     own = np.int64(part[v])
@@ -173,7 +176,7 @@ def _judge(v, to, leaving, net, search):
 
     leaving : axons of the item that leave its part now; `_move` counts exactly
     """
-    item, _, _, sizes, fan_in, bits, start, end, rows, _ = net
+    item, _, _, sizes, fan_in, bits, start, end, rows, _, _, _ = net
     part, _, use, limits, weight, keys, counts, _, copies = search
     parts = use.shape[1]
     change = weight[0] * (
@@ -217,7 +220,7 @@ def _leaving(v, own, net, search):
 @njit(cache=True, nogil=True)
 def _relief(v, own, leaving, net, search):
     """Estimate the decrease of the excess of a part when an item leaves it."""
-    _, _, _, sizes, fan_in, bits, start, end, rows, _ = net
+    _, _, _, sizes, fan_in, bits, start, end, rows, _, _, _ = net
     _, _, use, limits, weight, keys, counts, _, _ = search
     parts = use.shape[1]
     gone = 0

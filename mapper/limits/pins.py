@@ -1,4 +1,4 @@
-"""Put pinned items on their cores after placement: first move whole parts, then single items."""
+"""Put items on cores that constraints allow, after placement: first whole parts, then items."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import numpy as np
 from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import DoesNotFitError
 from mapper.limits.axons import LimitJob, lacking
-from mapper.limits.constraints import Constraints
+from mapper.limits.combined import combine_capacity
+from mapper.limits.combined_constraints import Constraints
 from mapper.limits.enforce import Items, repair
+from mapper.limits.legalise import Cores, legal_places
 from mapper.limits.use import excess
 from storage.arrays import Int32
 
@@ -45,38 +47,53 @@ def core_of_items(
     part: Int32,
     constraints: Constraints | None,
     job: LimitJob,
+    most: int,
     memory: int,
     seed: int,
     team: ThreadTeam,
 ) -> Int32:
-    """Return the core of every item, with pinned items on their cores.
+    """Return the core of every item, as the constraints require.
 
     cell : ndarray[int32], shape (parts,), core of every part
     part : ndarray[int32], shape (items,)
-    memory : bytes for the moves that free capacity for pinned items
+    most : number of cores to use, at most; 0 for all
+    memory : bytes for the moves that free capacity
+
+    Raises `DoesNotFitError` if no such mapping within all limits was found.
     """
-    if constraints is None or not (constraints.core >= 0).any():
+    if constraints is None or not constraints.restricts_cores:
         return cell[part]
     place = pinned_cells(cell, part, constraints.core)[part]
-    return keep_pins(job, place, constraints.core, memory, seed, team)
+    if constraints.kinds is not None:
+        combined = combine_capacity(job.demands(), job.load.limits, np.zeros(2), job.cores)
+        capacity = np.where(job.chip.usable, combined.capacity, 0)
+        cores = Cores(job.chip.width, capacity, most)
+        place = legal_places(place, constraints.kinds, constraints.core, combined.sizes, cores)
+    return keep_constraints(job, place, constraints, memory, seed, team)
 
 
-def keep_pins(
-    job: LimitJob, place: Int32, pinned: Int32, memory: int, seed: int, team: ThreadTeam
+def keep_constraints(
+    job: LimitJob, place: Int32, constraints: Constraints, memory: int, seed: int, team: ThreadTeam
 ) -> Int32:
     """Return the core of every item, with pinned items on their cores and all limits met.
 
-    place, pinned : ndarray[int32], shape (items,), core of every item; required core or -1
+    place : ndarray[int32], shape (items,), core of every item, on allowed cores
 
-    Raises `DoesNotFitError` if other items cannot be moved off the cores of pinned ones.
+    Raises `DoesNotFitError` if items cannot be moved to other allowed cores.
     """
-    place = np.where(pinned >= 0, pinned, place).astype(np.int32)
-    items = Items(job.items.item, pinned >= 0)
+    pinned, kinds = constraints.pinned, constraints.kinds
+    place = np.where(pinned, constraints.core, place).astype(np.int32)
+    if kinds is not None and not kinds.kept(place):
+        raise DoesNotFitError(
+            f"{kinds.shown()}: no mapping was found that keeps all constraints (not proven "
+            "impossible); give more cores"
+        )
+    domains = None if kinds is None else kinds.domains(place, pinned)
+    items = Items(job.items.item, pinned, domains)
     usable = job.chip.usable
     use = repair(job.load, items, place, job.chip.cores, usable, memory, seed, team)
     over = excess(use.table, job.load.limits)
     if over.any():
-        raise DoesNotFitError(
-            f"{lacking(job.chip, use, over)}; pin fewer neurons or use larger cores"
-        )
+        remedy = "pin fewer neurons" if kinds is None else "relax the constraints"
+        raise DoesNotFitError(f"{lacking(job.chip, use, over)}; {remedy} or use larger cores")
     return place

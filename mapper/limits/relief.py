@@ -95,8 +95,9 @@ def _relink(v, own, to, lists):
 @njit(cache=True, nogil=True)
 def _candidates(v, part, net, targets, turn, state, out):
     """Write likely target parts of an item to `out`; return their number."""
-    item, _, _, _, _, _, start, end, rows, _ = net
+    item, start, end, rows = net.item, net.start, net.end, net.rows
     active, active_list, roomy = targets.active, targets.listed, targets.roomy
+    domain = net.domain[net.kind[v]]
     count = 0
     own = part[v]
     length = end[v] - start[v]
@@ -105,7 +106,7 @@ def _candidates(v, part, net, targets, turn, state, out):
         if count == OF_SOURCES:
             break
         k = part[item[rows[e]]]
-        known = k == own or not active[k]
+        known = k == own or not active[k] or not domain[k]
         for j in range(count):
             known |= out[j] == k
         if not known:
@@ -113,12 +114,12 @@ def _candidates(v, part, net, targets, turn, state, out):
             count += 1
     for _ in range(SPREAD):
         k = active_list[draw_star(state, active_list.size)]
-        if k != own:
+        if k != own and domain[k]:
             out[count] = k
             count += 1
     for j in range(min(ROOMY, roomy.size)):
         k = roomy[(turn + j) % roomy.size]
-        if k != own:
+        if k != own and domain[k]:
             out[count] = k
             count += 1
     return count
@@ -136,7 +137,7 @@ def _best_target(v, leaving, targets, lists, net, search, tally):
     turn[0] += ROOMY
     while turn[1] < empty.size and lists.head[empty[turn[1]]] >= 0:
         turn[1] += 1
-    if turn[1] < empty.size:
+    if turn[1] < empty.size and net.domain[net.kind[v], empty[turn[1]]]:
         wanted[count] = empty[turn[1]]
         count += 1
     best = np.int64(-1)
@@ -211,7 +212,8 @@ def _second_move(c, to, change, targets, lists, net, search, tally):
         following = lists.next_item[u]
         onward = c if tried % 2 == 0 else targets.listed[draw_star(state, targets.listed.size)]
         length = net.end[u] - net.start[u]
-        if not net.fixed[u] and onward != to and used[0] + 2 * length < used[1]:
+        movable = not net.fixed[u] and net.domain[net.kind[u], onward]
+        if movable and onward != to and used[0] + 2 * length < used[1]:
             further = change + _move(u, onward, net, search)
             tally.work[0] -= 2 * length
             if further < 0 or (further == 0 and draw_star(state, 4) == 0):
@@ -226,7 +228,7 @@ def _second_move(c, to, change, targets, lists, net, search, tally):
 @njit(cache=True, nogil=True)
 def _exchange_in_chains(c, inside, chains, targets, lists, net, search, tally):
     """Try chains: an item of part c moves to another part, and an item of that part on or back."""
-    item, _, _, _, _, _, start, end, rows, _ = net
+    item, start, end, rows = net.item, net.start, net.end, net.rows
     part, _, use, limits, weight, _, _, used, _ = search
     active, listed, state = targets.active, targets.listed, tally.state
     for _ in range(chains):
@@ -239,6 +241,8 @@ def _exchange_in_chains(c, inside, chains, targets, lists, net, search, tally):
             near = part[item[rows[start[v] + draw_star(state, length)]]]
             to = near if active[near] else to
         if part[v] != c or to == c or used[0] + 2 * length >= used[1]:
+            continue
+        if not net.domain[net.kind[v], to]:
             continue
         change = _move(v, to, net, search)
         tally.work[0] -= 2 * length

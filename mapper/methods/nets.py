@@ -104,8 +104,8 @@ def refine_by_time(
     cycles_of : returns the cycles of a tick of a mapping, with all nets
     """
     with run.monitor.stage(REFINED_BY["time"]):
-        if run.pinned:
-            run.monitor.note("no refinement: some neurons are pinned")
+        if run.restricted:
+            run.monitor.note("no refinement: constraints restrict some neurons to cores")
             return core
         mesh = run.mesh(core, capacity)
         capacities = np.where(run.usable(core), capacity, 0).astype(np.int64)
@@ -156,9 +156,6 @@ def refine_by_nets(run: MappingRun, nets: Hypergraph | None, core: Int32, capaci
     nets : None to read them first, with the sizes of the items
     """
     with run.monitor.stage(REFINED_BY[run.settings.objective]):
-        if run.pinned:
-            run.monitor.note("no refinement: some neurons are pinned")
-            return core
         if nets is None:
             nets = nets_of(run)._replace(sizes=run.combined.sizes)
         mesh = run.mesh(core, capacity)
@@ -166,7 +163,10 @@ def refine_by_nets(run: MappingRun, nets: Hypergraph | None, core: Int32, capaci
         def on_better(found: Int32) -> None:
             run.keep(lambda team: checked(run, found, core, team))
 
-        found = refine_trees(nets, core, mesh, run.context, on_better)
+        domains = None
+        if run.constraints is not None:
+            domains = run.constraints.domains(core, run.chip.cores)
+        found = refine_trees(nets, core, mesh, run.context, on_better, domains)
         return checked(run, found, core, run.team)
 
 

@@ -17,7 +17,7 @@ from mapper.graph.csr import Subgraph
 from mapper.hop_refinement.mesh import CoreMesh
 from mapper.limits.axons import ATTEMPTS, LimitJob, partition_within_limits
 from mapper.limits.combined import CombinedCapacity
-from mapper.limits.constraints import Constraints
+from mapper.limits.combined_constraints import Constraints
 from mapper.limits.pins import core_of_items
 from mapper.monitoring.context import Context
 from mapper.monitoring.monitor import Monitor
@@ -70,14 +70,14 @@ class MappingRun:
         return self.settings.cores or self.chip.usable_count
 
     @property
-    def pinned(self) -> bool:
-        """Return whether any neuron is pinned to a core."""
-        return self.constraints is not None and bool((self.constraints.core >= 0).any())
+    def restricted(self) -> bool:
+        """Return whether some neurons may not be on all cores, or not with all others."""
+        return self.constraints is not None and self.constraints.restricts_cores
 
     @property
     def single_capacity(self) -> bool:
-        """Return whether one capacity represents all limits, and no neuron is pinned."""
-        return self.combined.exact and not self.job.axon_limited and not self.pinned
+        """Return whether one capacity represents all limits, and neurons may be everywhere."""
+        return self.combined.exact and not self.job.axon_limited and not self.restricted
 
     @property
     def sorting(self) -> int:
@@ -125,8 +125,8 @@ class MappingRun:
         if self.single_capacity:
             return cell[part]
         return core_of_items(
-            cell, part, self.constraints, self.job, self.spare, self.settings.seed_of(9),
-            team or self.team,
+            cell, part, self.constraints, self.job, self.settings.cores, self.spare,
+            self.settings.seed_of(9), team or self.team,
         )  # fmt: skip
 
     def usable(self, core: Int32) -> Mask:

@@ -30,6 +30,17 @@ range = [1, 3]
 core = [0, 1]
 [[together]]
 population = "L5I"
+[[region]]
+population = "L4"
+rectangle = [0, 0, 3, 1]
+exclusive = true
+[[region]]
+range = [1, 3]
+cores = [4, "1,1", [2, 2]]
+[[apart]]
+populations = ["L4", "L6"]
+[[apart]]
+ranges = [[0, 4], [5, 9]]
 """
 
 
@@ -78,6 +89,7 @@ def test_files_match_their_schemas(tmp_path: Path) -> None:
         ("chip", {"width": 4, "height": 3, "npu": {"rows": 4}}, "not valid under any"),
         ("chip", {"width": 4, "height": 3, "host": {"flits": 2}}, "not valid under any"),
         ("constraints", {"pin": [{"neurons": [1]}]}, "'core' is a required property"),
+        ("constraints", {"apart": [{"groups": [[1]]}]}, "[[1]] is too short"),
     ],
 )
 def test_schemas_find_faults(name: str, value: Any, said: str) -> None:

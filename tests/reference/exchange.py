@@ -128,6 +128,7 @@ class Search:
     lists : items of each part, the first in front
     roomy, empty : parts with room, and without items
     fixed : whether each item is fixed
+    domain : parts that each item may be in
     """
 
     case: Case
@@ -136,6 +137,7 @@ class Search:
     roomy: list[int]
     empty: list[int]
     fixed: list[bool]
+    domain: list[set[int]]
     draws: Draws
     near: int
     spread: int
@@ -149,12 +151,13 @@ class Search:
         rows = case.rows(v)
         for s in rows[:: max(1, len(rows) // self.sample)]:
             k = case.place[case.item[s]]
-            if len(found) < self.near and k != own and k in self.active and k not in found:
+            known = k == own or k not in self.active or k in found or k not in self.domain[v]
+            if len(found) < self.near and not known:
                 found.append(k)
         drawn = [self.active[self.draws.draw(len(self.active))] for _ in range(self.spread)]
         turns = range(min(self.room, len(self.roomy)))
         drawn += [self.roomy[(turn + j) % len(self.roomy)] for j in turns]
-        return found + [k for k in drawn if k != own]
+        return found + [k for k in drawn if k != own and k in self.domain[v]]
 
     def relink(self, v: int, own: int, to: int) -> None:
         self.lists[own].remove(v)
@@ -176,7 +179,8 @@ class Search:
                     continue
                 wanted = self.candidates(v, turn)
                 turn += self.room
-                wanted += [k for k in self.empty if not self.lists[k]][:1]
+                bare = [k for k in self.empty if not self.lists[k]][:1]
+                wanted += [k for k in bare if k in self.domain[v]]
                 judged = [case.judge(v, k) for k in wanted]
                 if not judged or min(judged)[0] >= relief:
                     continue
@@ -205,7 +209,7 @@ class Search:
         if rows and draw(4) > 0:
             near = case.place[case.item[rows[draw(len(rows))]]]
             to = near if near in self.active else to
-        if case.place[v] != c or to == c:
+        if case.place[v] != c or to == c or to not in self.domain[v]:
             return 0, 0
         change = case.move(v, to)
         if change < 0:
@@ -215,7 +219,7 @@ class Search:
         start = min(draw(2 * self.links), max(0, len(others) - 1))
         for tried, u in enumerate(others[start : start + self.links]):
             onward = c if tried % 2 == 0 else self.active[draw(len(self.active))]
-            if self.fixed[u] or onward == to:
+            if self.fixed[u] or onward == to or onward not in self.domain[u]:
                 continue
             further = case.move(u, onward)
             if change + further < 0 or (change + further == 0 and draw(4) == 0):

@@ -21,7 +21,8 @@ from chipsim.errors import ChipError
 from mapper.errors import MapperError
 from mapper.extend.contract import unclear
 from mapper.extend.formats import variants
-from mapper.limits.constraints import ConstraintFile, read_constraints
+from mapper.limits.combined_constraints import read_constraints
+from mapper.limits.constraints import ConstraintFile
 from mapper.limits.split_neurons import RelayNeurons
 from mapper.results.mapping_file import load_mapping, load_relays, save_csv, save_mapping
 from storage.errors import StorageError
@@ -39,6 +40,14 @@ core = "1,0"
 
 [[together]]
 range = [1, 3]
+
+[[region]]
+neurons = [4]
+rectangle = [0, 1, 1, 1]
+exclusive = true
+
+[[apart]]
+groups = [[0], [2]]
 """
 
 

@@ -11,6 +11,7 @@ from chipsim.chip.machine import STRAIGHT
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.mesh import CUT, CoreMesh
 from mapper.hop_refinement.multilevel import RefinementEffort
+from mapper.limits.domains import FIXED, Domains
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import random_graph
 from tests.reference.machine import Line, Plane, random_plane
@@ -71,6 +72,23 @@ def some_fixed(seed: int, rows: Rows, mesh: CoreMesh) -> tuple[np.ndarray, Rows]
     share = 0.25 * (seed % 2) * (mesh.most != CUT)
     fixed = np.random.default_rng([seed, 1]).random(rows.vertices) < share
     return fixed, rows.with_sizes(np.where(fixed, 0, rows.sizes))
+
+
+def some_domains(seed: int, fixed: np.ndarray, core: np.ndarray, mesh: CoreMesh) -> Domains:
+    """Return domains of three kinds, or of one, that contain the present cores."""
+    cores, rng = mesh.capacities.size, np.random.default_rng([seed, 2])
+    if seed % 3 == 0 or mesh.most == CUT:
+        return Domains.of_fixed(fixed, cores)
+    kind = rng.integers(0, 3, core.size).astype(np.int32)
+    table = rng.random((3, cores)) < 0.6
+    table[kind, core] = True
+    return Domains(np.where(fixed, FIXED, kind).astype(np.int32), table)
+
+
+def within(domains: Domains, core: np.ndarray) -> bool:
+    """Return whether all vertices that may move are in their domains."""
+    free = np.flatnonzero(~domains.fixed)
+    return bool(domains.allows(free, core[free]).all())
 
 
 def load_of(rows: Rows, core: np.ndarray, mesh: CoreMesh) -> np.ndarray:

@@ -27,6 +27,7 @@ from mapper.hop_refinement.tiles import (
     tiles_of,
 )
 from mapper.hop_refinement.v_cycle import refine_by_v_cycle
+from mapper.limits.domains import Domains
 from mapper.monitoring.callbacks import Advance, ignore
 from tests.mapper.helpers import adjacency, grid_graph, lists_of, rows_of
 from tests.mapper.hop_refinement.cases import (
@@ -39,8 +40,10 @@ from tests.mapper.hop_refinement.cases import (
     load_of,
     plane_of,
     random_case,
+    some_domains,
     some_fixed,
     width_of,
+    within,
 )
 from tests.reference import hop_refinement as twin
 from tests.reference.machine import random_plane
@@ -204,13 +207,13 @@ def test_exchanges_in_tiles(seed: int, small: bool, monkeypatch: pytest.MonkeyPa
 
 def exchanged(
     rows: Rows, core: np.ndarray, mesh: CoreMesh, memory: int, team: ThreadTeam, *, seed: int = 0,
-    turned: bool = False, fixed: np.ndarray | None = None, advance: Advance = ignore,
+    turned: bool = False, domains: Domains | None = None, advance: Advance = ignore,
 ) -> tuple[np.ndarray, list[list[CoreTile]]]:  # fmt: skip
     """Return the cores after a round of exchanges, and its tiles."""
     own, rng = core.copy(), np.random.default_rng(seed)
     sets = pairs_of(rows, own, mesh, True, team)
     colours = tiles_of(rows, own, mesh, memory, turned, team, advance)
-    exchange_in_tiles(colours, mesh, own, rows.sizes, sets, 1, rng, team, fixed)
+    exchange_in_tiles(colours, mesh, own, rows.sizes, sets, 1, rng, team, domains)
     return own, colours
 
 
@@ -327,12 +330,14 @@ def test_rounds_keep_the_capacity(case: Case, seed: int, threads: int) -> None:
     graph, core, mesh = case(seed, slack=seed % 3)
     rows = rows_of(graph)
     fixed, rows = some_fixed(seed, rows, mesh)
+    domains = some_domains(seed, fixed, core, mesh)
     results = []
     for count in (1, threads):
         with ThreadTeam(count) as team:
-            found, _ = exchanged(rows, core, mesh, 0, team, seed=seed, fixed=fixed)
-            found = refine_by_v_cycle(rows, found, mesh, EFFORT, seed, team, fixed)
+            found, _ = exchanged(rows, core, mesh, 0, team, seed=seed, domains=domains)
+            found = refine_by_v_cycle(rows, found, mesh, EFFORT, seed, team, domains)
         assert (found[fixed] == core[fixed]).all()
+        assert within(domains, found)
         assert (load_of(rows, found, mesh) <= mesh.capacities).all()
         results.append(found.tolist())
     assert results[0] == results[1]

@@ -44,8 +44,10 @@ from tests.mapper.hop_refinement.cases import (
     load_of,
     plane_of,
     random_case,
+    some_domains,
     some_fixed,
     width_of,
+    within,
 )
 from tests.reference import hop_refinement as twin
 from tests.reference.bisection import Xorshift
@@ -185,7 +187,8 @@ def test_refinement(case: Case, seed: int, tmp_path: Path) -> None:
     links = lists_of(graph)
     for name, rows in (("held", rows_of(graph)), ("streamed", streamed)):
         fixed, rows = some_fixed(seed, rows, mesh)
-        levels, results = Levels([rows], [], fixed), []
+        domains = some_domains(seed, fixed, core, mesh)
+        levels, results = Levels([rows], [], domains), []
         for threads, folder in ((1, "one"), (2, "two"), (1, "two")):
             settings = preset("default", threads=threads, seed=seed)
             with ThreadTeam(threads) as team, Scratch(tmp_path / f"{name}-{folder}") as scratch:
@@ -199,6 +202,7 @@ def test_refinement(case: Case, seed: int, tmp_path: Path) -> None:
         assert all(found.tolist() == results[0].tolist() for found in results)
         assert (load_of(rows, results[0], mesh) <= mesh.capacities).all()
         assert (results[0][fixed] == core[fixed]).all()
+        assert within(domains, results[0])
         before, after = (
             twin.all_hops(links, found.tolist(), width, plane_of(mesh))
             for found in (core, results[0])
@@ -249,12 +253,13 @@ def test_chains(case: Case, seed: int) -> None:
     width = width_of(mesh)
     links, rows = lists_of(graph), rows_of(graph)
     fixed, rows = some_fixed(seed, rows, mesh)
+    domains = some_domains(seed, fixed, core, mesh)
     cooling = Cooling(10, least=2000, steps=5)
     effort = RefinementEffort(1000, 1 << 20, 2, cooling, 2)
     results = []
     for threads in (1, 3):
         with ThreadTeam(threads) as team:
-            results.append(refine_by_chains(rows, core, mesh, effort, seed, team, fixed))
+            results.append(refine_by_chains(rows, core, mesh, effort, seed, team, domains))
     assert results[0].tolist() == results[1].tolist()
     assert (load_of(rows, results[0], mesh) <= mesh.capacities).all()
     plane = plane_of(mesh)
@@ -262,7 +267,9 @@ def test_chains(case: Case, seed: int) -> None:
     before = twin.all_hops(links, core.tolist(), width, plane)
     assert after <= before
     assert (results[0][fixed] == core[fixed]).all()
-    annealed = anneal_mapping(rows, core, mesh, cooling, seed, fixed)
+    assert within(domains, results[0])
+    annealed = anneal_mapping(rows, core, mesh, cooling, seed, domains)
+    assert within(domains, annealed)
     assert (annealed[fixed] == core[fixed]).all()
     assert (load_of(rows, annealed, mesh) <= mesh.capacities).all()
     assert twin.all_hops(links, annealed.tolist(), width, plane) <= before

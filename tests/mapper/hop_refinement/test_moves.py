@@ -8,6 +8,7 @@ import pytest
 from mapper.executors.shard import State
 from mapper.graph.rows import StreamedRows
 from mapper.hop_refinement.gains import MUCH_BETTER, SeekHops, Sums, _best_hops, _walk, _walk_round
+from mapper.limits.domains import Domains
 from tests.mapper.helpers import adjacency, rows_of
 from tests.mapper.hop_refinement.cases import (
     load_of,
@@ -68,6 +69,6 @@ def test_best_hops(seed: int) -> None:
             assert sought.table.tolist() == moves[:, :found].tolist()
             assert (sought.outside, sought.everything) == (paid, everything)
             fixed = np.random.default_rng(seed).random(core.size) < 0.3
-            freely = SeekHops(mesh, fixed)
+            freely = SeekHops(mesh, Domains.of_fixed(fixed, mesh.capacities.size))
             left = [move for move in sought.table.T.tolist() if not fixed[move[0]]]
             assert freely.seek(chunk, State(core, load, sizes)).table.T.tolist() == left

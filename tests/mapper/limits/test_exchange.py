@@ -139,6 +139,8 @@ def test_relieve(seed: int) -> None:
     item = np.array(case.item, np.int32)
     fixed = rng.random(place.size) < 0.1
     items = Items(item, fixed)
+    kind = rng.integers(0, 3, place.size).astype(np.int32)
+    domain = rng.random((3, case.parts)) < (0.7 if seed % 2 else 1.0)
     active = rng.random(case.parts) < 0.8
     active[rng.integers(case.parts)] = True
     inside = np.flatnonzero(active[place]).astype(np.int64)
@@ -165,14 +167,15 @@ def test_relieve(seed: int) -> None:
     chains = int(rng.integers(0, 20))
     search = Search(
         case, listed.tolist(), lists_of(*lists), roomy.tolist(), empty.tolist(),
-        fixed.tolist(), Draws(int(state[0])), relief.OF_SOURCES, relief.SPREAD, relief.ROOMY,
+        fixed.tolist(), [set(np.flatnonzero(domain[k]).tolist()) for k in kind.tolist()],
+        Draws(int(state[0])), relief.OF_SOURCES, relief.SPREAD, relief.ROOMY,
         relief.SAMPLE, relief.LINKS,
     )  # fmt: skip
     before, old = case.total(), place.copy()
     expected = search.relieve(queue.tolist(), chains)
     totals = items.total(sizes), items.total(fans.into)
     totals += (BitCosts(*case.bits).of(*totals),)
-    net = Net(item, *items.members(), *totals, start, end, flat, fixed)
+    net = Net(item, *items.members(), *totals, start, end, flat, fixed, kind, domain)
     sums = exchange.ExchangeSearch(
         place, use.reach, use.table, limits, weight, keys, counts, used, case.copies
     )
@@ -186,4 +189,6 @@ def test_relieve(seed: int) -> None:
     assert lists_of(*lists) == search.lists
     assert int(state[0]) == search.draws.state
     assert (place[fixed] == old[fixed]).all()
+    moved = place != old
+    assert domain[kind, place][moved].all()
     assert (place[~active[old]] == old[~active[old]]).all()

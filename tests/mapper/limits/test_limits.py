@@ -16,6 +16,7 @@ from mapper.errors import DoesNotFitError
 from mapper.limits.axons import _fitting, make_job
 from mapper.limits.capacity import axon_bounds, demands
 from mapper.limits.combined import combine_capacity
+from mapper.limits.domains import Domains
 from mapper.limits.enforce import Items, Load, RepairBudget, repair
 from mapper.limits.exchange import (
     ExchangeSearch,
@@ -122,7 +123,11 @@ def test_moves_update_all_sums(seed: int, single: bool) -> None:
     every = np.arange(items.count)
     used = np.array([_fill_table(every, start, end, rows, place, parts, keys, counts), 4096])
     held = bits.of(sizes, fan_in)
-    net = Net(items.item, *items.members(), sizes, fan_in, held, start, end, rows, items.fixed)
+    domains = Domains.of_fixed(items.fixed, parts)
+    net = Net(
+        items.item, *items.members(), sizes, fan_in, held, start, end, rows, items.fixed,
+        domains.kind, domains.table,
+    )  # fmt: skip
     search = ExchangeSearch(place, use.reach, use.table, limits, weight, keys, counts, used, copies)
     plain = graph.vertex_sizes().tolist()
     for _ in range(20):

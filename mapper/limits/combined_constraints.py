@@ -1,0 +1,186 @@
+"""All constraints of a run, by item.
+
+Neurons linked by a chain of constraints form one item, which is partitioned and moved as one; so do
+all neurons pinned to the same core. Regions and keep-apart constraints divide the items into kinds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from chipsim.chip.limits import BITS_OF_MEMORY, LIMITS
+from chipsim.chip.model import Chip
+from mapper.errors import DoesNotFitError, MapperError
+from mapper.limits.allocation import short_of_cores
+from mapper.limits.capacity import without_lists
+from mapper.limits.constraints import (
+    AnyConstraint,
+    ApartConstraint,
+    Called,
+    Constraint,
+    ConstraintFile,
+    RegionConstraint,
+    constraints_in,
+    numbered_neuron,
+    population_of,
+)
+from mapper.limits.domains import Domains
+from mapper.limits.enforce import Items
+from mapper.limits.kinds import Kinds, Names, find_kinds, require_pins
+from mapper.limits.use import BitCosts, Fans
+from storage.arrays import Int32, Int64, Mask
+from storage.store.network import NetworkFile
+from storage.store.populations import called
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """The combined constraints of a file.
+
+    item : ndarray[int32], shape (neurons,), item of every neuron
+    core : ndarray[int32], shape (items,), core that an item is pinned to, or -1
+    name : names in errors, of items with several neurons or a core
+    kinds : of the items; None without regions and keep-apart constraints
+    """
+
+    item: Int32
+    core: Int32
+    name: dict[int, str]
+    kinds: Kinds | None = None
+
+    @property
+    def restricts_cores(self) -> bool:
+        """Return whether an item may not be on all cores, or not with all other items."""
+        return self.kinds is not None or bool((self.core >= 0).any())
+
+    @property
+    def pinned(self) -> Mask:
+        """Return the items that are pinned to a core."""
+        return self.core >= 0
+
+    def items(self) -> Items:
+        """Return the items, all free to move."""
+        return Items(self.item, np.zeros(self.core.size, np.bool_))
+
+    def domains(self, place: Int32, cores: int) -> Domains | None:
+        """Return domains in which every move keeps the constraints; None if all moves do.
+
+        place : ndarray[int32], shape (items,), core of every item, within the constraints
+        """
+        if self.kinds is not None:
+            return self.kinds.domains(place, self.pinned)
+        return Domains.of_fixed(self.pinned, cores) if self.pinned.any() else None
+
+    def require_fit(
+        self, chip: Chip, sizes: Int64, fans: Fans, called: Called = numbered_neuron
+    ) -> None:
+        """Raise `DoesNotFitError` if an item exceeds a core, or kinds of items their cores.
+
+        called : names of single neurons
+        """
+        items, chip = self.items(), without_lists(chip)
+        limits = {
+            LIMITS[0]: (sizes, chip.neurons),
+            LIMITS[1]: (fans.into, chip.synapse_limit),
+            BITS_OF_MEMORY: (BitCosts.on(chip).of(sizes, fans.into), chip.shared_bits),
+        }
+        for name, (values, limit) in limits.items():
+            if limit is None:
+                continue
+            needed = items.total(values)
+            if needed.max(initial=0) > limit:
+                worst = int(needed.argmax())
+                short = f"a core holds {limit:,} ({needed[worst] - limit:,} short)"
+                if worst not in self.name:
+                    neuron = int(np.flatnonzero(self.item == worst)[0])
+                    raise DoesNotFitError(
+                        f"{called(neuron)} needs {needed[worst]:,} {name}; {short}; "
+                        "use larger cores"
+                    )
+                raise DoesNotFitError(
+                    f"{self.name[worst]}: needs {needed[worst]:,} {name} together; {short}; "
+                    "keep fewer neurons together"
+                )
+            if self.kinds is not None:
+                lack = short_of_cores(self.kinds, needed, limit, name)
+                if lack:
+                    raise DoesNotFitError(lack)
+
+    def require_memory(self, memory: int) -> None:
+        """Raise `DoesNotFitError` if the tables of kinds and cores exceed the memory."""
+        if self.kinds is not None and self.kinds.bytes > memory:
+            rows, cores = self.kinds.allowed.shape
+            raise DoesNotFitError(
+                f"constraints: {rows:,} combinations of regions and groups on {cores:,} cores need "
+                f"{self.kinds.bytes / 1e6:,.0f} MB of memory, {memory / 1e6:,.0f} MB are free for "
+                "them; use fewer tables, or raise --memory"
+            )
+
+
+def combine(
+    constraints: list[AnyConstraint], neurons: int, usable: Mask, called: Called = numbered_neuron
+) -> Constraints:
+    """Combine constraints into items; raises `MapperError` if they contradict each other.
+
+    usable : shape (cores,), cores that may hold neurons; called : names of single neurons
+    """
+    moved = [one for one in constraints if isinstance(one, Constraint)]
+    parent = np.arange(neurons)
+
+    def root(v: int) -> int:
+        while parent[v] != v:
+            parent[v] = parent[parent[v]]
+            v = int(parent[v])
+        return v
+
+    first_on: dict[int, int] = {}
+    for one in moved:
+        roots = np.unique([root(int(v)) for v in one.neurons])
+        if one.core is not None and one.core in first_on:
+            roots = np.unique([*roots, root(first_on[one.core])])
+        parent[roots] = roots[0]
+        if one.core is not None:
+            first_on[one.core] = int(roots[0])
+    while not np.array_equal(top := parent[parent], parent):
+        parent = top
+    item = np.unique(parent, return_inverse=True)[1].astype(np.int32)
+    core = np.full(int(item.max(initial=-1)) + 1, -1, np.int32)
+    name: dict[int, str] = {}
+    for one in moved:
+        mine = int(item[one.neurons[0]])
+        name.setdefault(mine, one.where)
+        if one.core is None:
+            continue
+        if core[mine] not in (-1, one.core):
+            raise MapperError(
+                f"{one.where}: {called(int(one.neurons[0]))} is pinned to core {one.core}, but "
+                f"other constraints pin it to core {core[mine]}; remove one of them"
+            )
+        core[mine] = one.core
+    regions = [one for one in constraints if isinstance(one, RegionConstraint)]
+    groups = [one for one in constraints if isinstance(one, ApartConstraint)]
+    if not regions and not groups:
+        return Constraints(item, core, name)
+
+    names = Names(name, called)
+    kinds = find_kinds(item, core.size, regions, groups, usable, names)
+    require_pins(kinds, item, core, regions, names)
+    return Constraints(item, core, name, kinds)
+
+
+def read_constraints(
+    file: ConstraintFile, chip: Chip, network: NetworkFile, relays: int = 0
+) -> Constraints:
+    """Return the constraints of a file for a network; raises `MapperError` for invalid ones.
+
+    relays : number of relay vertices, which follow the network's; a file cannot constrain them
+    """
+    constraints = constraints_in(file, chip, network.vertices, population_of(network))
+
+    def named(vertex: int) -> str:
+        relay = vertex - network.vertices
+        return called(network, vertex) if relay < 0 else f"relay neuron {relay}"
+
+    return combine(constraints, network.vertices + relays, chip.usable, named)

@@ -1,0 +1,86 @@
+"""Exact search for cores of a few items, where heuristics found none within all limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+
+from mapper.concurrency.threads import ThreadTeam
+from mapper.limits.axons import LimitJob
+from mapper.limits.combined_constraints import Constraints
+from mapper.limits.use import BITS, NEURONS, SYNAPSES, excess
+from storage.arrays import Int32, Int64, Mask
+
+ITEMS = 16  # items of a network that is searched, at most
+NODES = 200_000  # steps of the search, at most
+COUNTS = 5_000  # mappings whose axons are counted, at most
+ADDITIVE = (NEURONS, SYNAPSES, BITS)
+
+
+def search_places(
+    job: LimitJob, constraints: Constraints, most: int, team: ThreadTeam
+) -> Int32 | None:
+    """Return the core of every item within all limits and constraints; None if none was found.
+
+    most : number of cores to use, at most; 0 for all
+    """
+    if job.items.count > ITEMS:
+        return None
+    found = _Search(job, constraints, most or job.cores).places()
+    for place in islice(found, COUNTS):
+        use = job.load.count(place[job.items.item], job.chip.cores, team)
+        if not excess(use.table, job.load.limits).any():
+            return place
+    return None
+
+
+class _Search:
+    """Backtracking over items, with the fewest allowed cores first, then the largest."""
+
+    def __init__(self, job: LimitJob, constraints: Constraints, most: int) -> None:
+        count, cores, kinds = job.items.count, job.chip.cores, constraints.kinds
+        self._allowed = np.tile(job.chip.usable, (count, 1))
+        self._apart: Mask = np.zeros((count, count), np.bool_)
+        if kinds is not None:
+            self._allowed &= kinds.allowed[kinds.kind]
+            self._apart = kinds.apart[np.ix_(kinds.kind, kinds.kind)]
+        for i in np.flatnonzero(constraints.pinned):
+            self._allowed[i] &= np.arange(cores) == constraints.core[i]
+        demands = job.demands()
+        self._need: Int64 = np.stack([demands[r] for r in (NEURONS, SYNAPSES, -1)])
+        self._limits = job.load.limits[list(ADDITIVE)]
+        self._order = np.lexsort((-self._need[0], self._allowed.sum(axis=1))).tolist()
+        self._use = np.zeros((len(ADDITIVE), cores), np.int64)
+        self._place = np.full(count, -1, np.int32)
+        self._most, self._left = most, NODES
+
+    def places(self, depth: int = 0) -> Iterator[Int32]:
+        """Yield mappings within the constraints and the additive limits."""
+        if depth == len(self._order):
+            yield self._place.copy()
+            return
+        i = self._order[depth]
+        for core in self._cores(i):
+            self._left -= 1
+            if self._left < 0:
+                return
+            self._place[i] = core
+            self._use[:, core] += self._need[:, i]
+            yield from self.places(depth + 1)
+            self._use[:, core] -= self._need[:, i]
+            self._place[i] = -1
+
+    def _cores(self, i: int) -> list[int]:
+        """Return the cores that an item may be on next to the items that are placed."""
+        held = np.bincount(self._place[self._place >= 0], minlength=self._use.shape[1]) > 0
+        fits = (self._use + self._need[:, i, None] <= self._limits[:, None]).all(axis=0)
+        fits &= self._allowed[i]
+        fits[self._place[self._apart[i] & (self._place >= 0)]] = False
+        if np.count_nonzero(held) >= self._most:
+            fits &= held
+        bare = np.flatnonzero(fits & ~held)  # equal empty cores lead to equal mappings
+        first = np.unique(self._allowed[:, bare], axis=1, return_index=True)[1]
+        fits[np.delete(bare, first)] = False
+        return np.flatnonzero(fits).tolist()
