@@ -157,10 +157,7 @@ def add_constraints(parser: argparse.ArgumentParser) -> None:
 
 
 def add_split(parser: argparse.ArgumentParser) -> None:
-    add_options(
-        parser,
-        flag("--split-neurons", "spread excess fan-in over relay neurons"),
-    )
+    add_options(parser, flag("--split-neurons", "spread excess fan-in over relay neurons"))
 
 
 def add_rates(parser: argparse.ArgumentParser) -> None:

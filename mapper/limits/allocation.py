@@ -64,7 +64,7 @@ def allocate(wanted: Int64, room: Int64, allowed: Mask, order: Int64) -> Allocat
 
 
 def _first(free: Int64, total: int, order: Int64) -> Int64:
-    """Return what a total takes of each core's free capacity, core after core."""
+    """Return the capacity that a total uses on each core if it fills core after core."""
     ordered = free[order]
     taken = np.zeros_like(free)
     taken[order] = np.clip(total - (np.cumsum(ordered) - ordered), 0, ordered)

@@ -68,7 +68,7 @@ class Pin(Together, forbid_unknown_fields=True, kw_only=True):
     core: CoreName
 
 
-class Region(Together, forbid_unknown_fields=True, kw_only=True):
+class CoreRegion(Together, forbid_unknown_fields=True, kw_only=True):
     """Neurons to put on the cores of a rectangle or a list."""
 
     rectangle: (
@@ -93,7 +93,7 @@ class Apart(msgspec.Struct, forbid_unknown_fields=True):
 
 
 TABLES: dict[str, type[msgspec.Struct]] = {
-    "pin": Pin, "together": Together, "region": Region, "apart": Apart
+    "pin": Pin, "together": Together, "region": CoreRegion, "apart": Apart
 }  # fmt: skip
 """The tables that a file may contain, by key."""
 
@@ -232,7 +232,7 @@ def constraints_in(
                 continue
             assert isinstance(given, Together)
             chosen = ids.of(given)
-            if isinstance(given, Region):
+            if isinstance(given, CoreRegion):
                 cores = _cores(given, chip, where)
                 constraints.append(RegionConstraint(where, chosen, cores, given.exclusive))
             else:
@@ -303,13 +303,14 @@ def _groups(given: Apart, ids: _Selection) -> tuple[Int64, ...]:
     return groups
 
 
-def _cores(given: Region, chip: Chip, where: str) -> Int64:
+def _cores(given: CoreRegion, chip: Chip, where: str) -> Int64:
     key = _only_key(given, ("rectangle", "cores"), where)
     if key == "cores":
         names = getattr(given, key)
         found = np.unique(np.array([_core(name, chip, where) for name in names], np.int64))
     else:
-        left, top, right, bottom = corners = getattr(given, key)
+        assert isinstance(given.rectangle, tuple)
+        left, top, right, bottom = corners = given.rectangle
         if not (left <= right < chip.width and top <= bottom < chip.height):
             raise MapperError(
                 f"{where}: rectangle is {list(corners)}; give first column, first row, last column "

@@ -76,7 +76,7 @@ def legal_places(place: Int32, kinds: Kinds, pinned: Int32, sizes: Int64, cores:
 def _assigned(place: Int32, size: Int64, amount: Int64, allowed: Mask, walk: Int64) -> Int32:
     """Return the cores of the items of one kind, with about the given amount on each core.
 
-    place, size : of the items, with those of a core next to each other
+    place, size : of the items, ordered so that the items of a core are consecutive
     walk : all cores, in the order in which items that must move fill them
     """
     if not place.size or not allowed.any():
@@ -103,15 +103,15 @@ def _chosen(
 ) -> Mask:
     """Return a mask of `most` cores, of the used ones as far as constraints allow."""
     chosen = used.copy()
-    spare = order[~chosen[order] & allowed.any(axis=0)[order]]
-    chosen[spare[: most - np.count_nonzero(chosen)]] = True
+    spare = np.extract(~chosen[order] & (allowed.sum(axis=0) > 0)[order], order)
+    chosen[spare[: max(0, most - np.count_nonzero(chosen))]] = True
     weight = (wanted.sum(axis=1) / np.maximum(allowed @ room, 1))[:, None] * allowed
     for _ in range(chosen.size):
         found: Allocation = allocate(wanted, room, allowed & chosen, order)
         if not found.short.any():
             break
         k = int(found.short.argmax())
-        others = order[allowed[k, order] & ~chosen[order]]
+        others = np.extract(allowed[k, order] & ~chosen[order], order)
         given_up = np.flatnonzero(chosen & ~allowed[k])
         if not others.size or not given_up.size:
             break
