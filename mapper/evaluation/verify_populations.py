@@ -49,6 +49,7 @@ def check_populations(
 class NamedNeurons:
     """The populations of a network.
 
+    count : number of neurons
     kind : the attribute that holds them, "" without any; names : of the populations
     of : population of every neuron
     """

@@ -236,8 +236,7 @@ def _refuse(neuron: str, row: np.ndarray, regions: Sequence[RegionConstraint]) -
     taken = [r.where for at, r in enumerate(regions) if r.exclusive and not row[at]]
     if not own:
         raise MapperError(
-            f"{taken[-1]}: exclusive regions leave no core for {neuron}; "
-            "give smaller regions"
+            f"{taken[-1]}: exclusive regions leave no core for {neuron}; give smaller regions"
         )
     names = [*(region.where for region in own[1:]), *(f"exclusive {name}" for name in taken)]
     raise MapperError(

@@ -73,11 +73,11 @@ def network(folder: Path) -> Path:
         ("[[apart]]\ngroups = [[1], [60]]", "apart 1: neuron 60 is outside 0 .. 59"),
         (
             "[[apart]]\ngroups = [[1], [5]]\n[[together]]\nneurons = [1, 2, 5]",
-            "apart 1: neuron 1 and neuron 5 are in two of its groups, but c.toml: together 1 puts them",
+            "apart 1: neuron 1 and neuron 5 are in two of its groups, but c.toml: together 1",
         ),
         (
             "[[apart]]\ngroups = [[1], [5]]\n[[pin]]\nneurons = [1, 5]\ncore = 3",
-            "apart 1: neuron 1 and neuron 5 are in two of its groups, but c.toml: pin 1 puts them on",
+            "apart 1: neuron 1 and neuron 5 are in two of its groups, but c.toml: pin 1 puts",
         ),
         (
             "[[region]]\nneurons = [4]\ncores = [1]\n[[pin]]\nneurons = [4]\ncore = 3",
