@@ -91,7 +91,8 @@ def map_network(
     settings = settings.resolved(chip.delivery)
     _require_possible(chip, settings)
     limited = chip.with_limits(neurons=max(1, int(settings.fill * chip.neurons)))
-    plan = plan or make_plan(network, limited, settings)
+    tables = 0 if constraints is None else constraints.bytes
+    plan = plan or make_plan(network, limited, settings, tables)
     _announce(network, limited, settings, plan, monitor)
     here = plan if workers is None else plan.on_workers()
     here.require(None if scratch.names() else scratch.path)  # earlier scratch counts as used
@@ -211,7 +212,6 @@ class _Task:
             graph: Graph = network
             if self.constraints is not None:
                 named = partial(called, network)
-                self.constraints.require_memory(settings.memory_bytes // 4)
                 self.constraints.require_fit(chip, job.load.sizes, job.fans, named)
                 graph = contract(
                     network, job.items.item, job.items.count, self.scratch, "together",
@@ -340,13 +340,17 @@ def _map_items(run: MappingRun, method: Method) -> NDArray[np.int32]:
 
 
 def _keep_first(run: MappingRun) -> None:
-    """Keep a mapping of neurons in order, if one capacity represents all limits."""
-    if not run.single_capacity:
+    """Keep a mapping of neurons in order, if one capacity represents all limits.
+
+    Constraints move some neurons afterwards, if that mapping is the result.
+    """
+    if not run.combined.exact or run.job.axon_limited:
         return
     free = np.flatnonzero(run.chip.usable)[: run.cores]
     core = fill_in_order(run.combined.sizes, run.combined.capacity, free)
     if core is not None:
-        run.keep(lambda _: core)
+        cell = np.arange(run.chip.cores, dtype=np.int32)
+        run.keep(lambda team: run.place_items(cell, core, team))
 
 
 def _kept(stop: Stop, threads: int) -> NDArray[np.int32]:

@@ -137,7 +137,8 @@ def constraints_on(request: MapRequest, inputs: Inputs) -> Constraints | None:
     if request.constraints is None:
         return None
     count = 0 if inputs.relays is None else inputs.relays.count
-    return read_constraints(request.constraints, request.chip, inputs.original, count)
+    memory = request.settings.memory_bytes // 4
+    return read_constraints(request.constraints, request.chip, inputs.original, count, memory)
 
 
 @contextmanager
@@ -158,8 +159,9 @@ def mapped(
                 f"not hops of the packets that this chip sends (delivery = {chip.delivery!r})"
             )
         scratch = held.enter_context(open_scratch(place))
-        plan = _plan(inputs.network, chip, settings, listener)
         constraints = constraints_on(request, inputs)
+        tables = 0 if constraints is None else constraints.bytes
+        plan = _plan(inputs.network, chip, settings, listener, tables)
         works = works_of_run(settings, plan, chip, constraints is not None)
         with monitor.untimed():
             listener.compile(works, settings.threads)
@@ -199,9 +201,14 @@ def open_scratch(place: Workspace) -> AbstractContextManager[Scratch]:
     return Scratch(place.folder / SCRATCH, lasting=False)
 
 
-def _plan(network: NetworkFile, chip: Chip, settings: Settings, listener: Listener) -> Plan:
-    """Return the memory plan of a run; report it, and a sample that is too small."""
-    plan = with_disk(make_plan(network, chip, settings), network, chip, settings)
+def _plan(
+    network: NetworkFile, chip: Chip, settings: Settings, listener: Listener, tables: int
+) -> Plan:
+    """Return the memory plan of a run; report it, and a sample that is too small.
+
+    tables : bytes of the tables of constraints
+    """
+    plan = with_disk(make_plan(network, chip, settings, tables), network, chip, settings)
     listener.planned(plan)
     if plan.sample is not None and plan.sample.thin:
         listener.note(f"note: {plan.sample.describe(enough_memory(network, chip, settings))}")

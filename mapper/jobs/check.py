@@ -105,10 +105,12 @@ def check(request: MapRequest, listener: Listener, asked: WorkersAsked | None = 
         listener.compile(["check"], settings.threads)
         found = demands(network, chip, settings.threads)
         constraints = constraints_on(request, inputs)
+        tables = 0
         if constraints is not None:
+            tables = constraints.bytes
             job = make_job(network, chip, settings.threads, constraints)
             constraints.require_fit(chip, job.load.sizes, job.fans, partial(called, network))
-        plan = with_disk(make_plan(network, chip, settings), network, chip, settings)
+        plan = with_disk(make_plan(network, chip, settings, tables), network, chip, settings)
         slow = slowness()
         seconds = {
             stage: round(slow * value, 2)

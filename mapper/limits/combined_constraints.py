@@ -51,6 +51,11 @@ class Constraints:
     kinds: Kinds | None = None
 
     @property
+    def bytes(self) -> int:
+        """Return the bytes of the kinds and their tables, which are held until the end of a run."""
+        return 0 if self.kinds is None else self.kinds.bytes
+
+    @property
     def restricts_cores(self) -> bool:
         """Return whether an item may not be on all cores, or not with all other items."""
         return self.kinds is not None or bool((self.core >= 0).any())
@@ -108,23 +113,18 @@ class Constraints:
                 if lack:
                     raise DoesNotFitError(lack)
 
-    def require_memory(self, memory: int) -> None:
-        """Raise `DoesNotFitError` if the tables of kinds and cores exceed the memory."""
-        if self.kinds is not None and self.kinds.bytes > memory:
-            rows, cores = self.kinds.allowed.shape
-            raise DoesNotFitError(
-                f"constraints: {rows:,} combinations of regions and groups on {cores:,} cores need "
-                f"{self.kinds.bytes / 1e6:,.0f} MB of memory, {memory / 1e6:,.0f} MB are free for "
-                "them; use fewer tables, or raise --memory"
-            )
-
 
 def combine(
-    constraints: list[AnyConstraint], neurons: int, usable: Mask, called: Called = numbered_neuron
+    constraints: list[AnyConstraint],
+    neurons: int,
+    usable: Mask,
+    called: Called = numbered_neuron,
+    memory: int | None = None,
 ) -> Constraints:
     """Combine constraints into items; raises `MapperError` if they contradict each other.
 
     usable : shape (cores,), cores that may hold neurons; called : names of single neurons
+    memory : bytes for tables of kinds; raises `DoesNotFitError` if they need more
     """
     moved = [one for one in constraints if isinstance(one, Constraint)]
     parent = np.arange(neurons)
@@ -165,17 +165,22 @@ def combine(
         return Constraints(item, core, name)
 
     names = Names(name, called)
-    kinds = find_kinds(item, core.size, regions, groups, usable, names)
+    kinds = find_kinds(item, core.size, regions, groups, usable, names, memory)
     require_pins(kinds, item, core, regions, names)
     return Constraints(item, core, name, kinds)
 
 
 def read_constraints(
-    file: ConstraintFile, chip: Chip, network: NetworkFile, relays: int = 0
+    file: ConstraintFile,
+    chip: Chip,
+    network: NetworkFile,
+    relays: int = 0,
+    memory: int | None = None,
 ) -> Constraints:
     """Return the constraints of a file for a network; raises `MapperError` for invalid ones.
 
     relays : number of relay vertices, which follow the network's; a file cannot constrain them
+    memory : see `combine`
     """
     constraints = constraints_in(file, chip, network.vertices, population_of(network))
 
@@ -183,4 +188,4 @@ def read_constraints(
         relay = vertex - network.vertices
         return called(network, vertex) if relay < 0 else f"relay neuron {relay}"
 
-    return combine(constraints, network.vertices + relays, chip.usable, named)
+    return combine(constraints, network.vertices + relays, chip.usable, named, memory)

@@ -12,12 +12,14 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from mapper.errors import MapperError
+from mapper.errors import DoesNotFitError, MapperError
 from mapper.limits.constraints import ApartConstraint, Called, RegionConstraint
 from mapper.limits.domains import FIXED, Domains
 from storage.arrays import Int32, Int64, Mask
 
 BYTES = 48  # bytes per kind and core, of all tables
+PAIR_BYTES = 5  # bytes per pair of kinds
+ITEM_BYTES = 8  # bytes per item: its kind, and its domain
 
 
 class Names(NamedTuple):
@@ -48,8 +50,8 @@ class Kinds:
 
     @property
     def bytes(self) -> int:
-        """Return the bytes of the tables that the search for cores uses."""
-        return BYTES * int(self.allowed.size)
+        """Return the bytes of the kinds, and of the tables that the search for cores uses."""
+        return ITEM_BYTES * self.kind.size + _table_bytes(*self.allowed.shape)
 
     def domains(self, place: Int32, fixed: Mask) -> Domains:
         """Return domains in which every move keeps all constraints, starting from a mapping.
@@ -95,32 +97,35 @@ def find_kinds(
     groups: Sequence[ApartConstraint],
     usable: Mask,
     names: Names,
+    memory: int | None = None,
 ) -> Kinds:
     """Return the kinds of all items; raises `MapperError` if constraints contradict each other.
 
     item : ndarray[int32], shape (neurons,), item of every neuron
     usable : shape (cores,)
+    memory : bytes for tables of kinds and cores; `DoesNotFitError` if they need more
     """
     kind = np.zeros(items, np.int32)
     rows: list[tuple[int, ...]] = [()]  # of each kind: 0, or 1 + its group, by table
-    tables: list[tuple[str, list[Mask]]] = []
+    tables: list[tuple[str, tuple[Int64, ...]]] = []
     for region in regions:
         if region.exclusive:
             _require_pure(region, item, items, names)
-        tables.append((region.where, [_members(item, items, region.neurons)]))
+        tables.append((region.where, (region.neurons,)))
     for one in groups:
-        masks = [_members(item, items, group) for group in one.groups]
-        _require_single(one, masks, item, names)
-        tables.append((one.where, masks))
-    for _, masks in tables:
+        _require_single(one, item, items, names)
+        tables.append((one.where, one.groups))
+    for _, parts in tables:
         value = np.zeros(items, np.int64)
-        for number, mask in enumerate(masks, 1):
-            value[mask] = number
-        key = kind.astype(np.int64) * (len(masks) + 1) + value
+        for number, neurons in enumerate(parts, 1):
+            value[item[neurons]] = number
+        key = kind.astype(np.int64) * (len(parts) + 1) + value
         known, inverse = np.unique(key, return_inverse=True)
-        before, here = np.divmod(known, len(masks) + 1)
+        before, here = np.divmod(known, len(parts) + 1)
         rows = [(*rows[b], int(h)) for b, h in zip(before.tolist(), here.tolist(), strict=True)]
         kind = inverse.astype(np.int32)
+        if memory is not None:
+            _require_memory(len(rows), usable.size, memory)
     row = np.array(rows, np.int64).reshape(len(rows), len(tables))
     allowed = np.repeat(usable[None], len(rows), axis=0)
     for at, region in enumerate(regions):
@@ -186,7 +191,24 @@ def _apart(groups: np.ndarray) -> Mask:
     return found
 
 
-def _names(row: np.ndarray, tables: list[tuple[str, list[Mask]]]) -> tuple[tuple[str, ...], ...]:
+def _table_bytes(kinds: int, cores: int) -> int:
+    return BYTES * kinds * cores + PAIR_BYTES * kinds**2
+
+
+def _require_memory(kinds: int, cores: int, memory: int) -> None:
+    """Raise `DoesNotFitError` if the tables of kinds and cores exceed the memory."""
+    needed = _table_bytes(kinds, cores)
+    if needed > memory:
+        raise DoesNotFitError(
+            f"constraints: {kinds:,} combinations of regions and groups on {cores:,} cores need "
+            f"{needed / 1e6:,.0f} MB of memory, {memory / 1e6:,.0f} MB are free for them; use "
+            "fewer tables, or raise --memory"
+        )
+
+
+def _names(
+    row: np.ndarray, tables: list[tuple[str, tuple[Int64, ...]]]
+) -> tuple[tuple[str, ...], ...]:
     """Return the names of the tables of each kind."""
     return tuple(tuple(tables[at][0] for at in np.flatnonzero(one)) for one in row)
 
@@ -207,10 +229,11 @@ def _require_pure(region: RegionConstraint, item: Int32, items: int, names: Name
         )
 
 
-def _require_single(one: ApartConstraint, masks: list[Mask], item: Int32, names: Names) -> None:
+def _require_single(one: ApartConstraint, item: Int32, items: int, names: Names) -> None:
     """Raise `MapperError` if two groups share an item."""
-    owner = np.full(masks[0].size, -1, np.int64)
-    for number, mask in enumerate(masks):
+    owner = np.full(items, -1, np.int64)
+    for number, neurons in enumerate(one.groups):
+        mask = _members(item, items, neurons)
         twice = np.flatnonzero(mask & (owner >= 0))
         if twice.size:
             both = int(twice[0])

@@ -106,6 +106,11 @@ class Plan:
         }
         return replace(self, nets_after=False, stages=stages)
 
+    def beside(self, held: int) -> Plan:
+        """Return the plan with further bytes of memory, held in every stage."""
+        stages = {name: need + held for name, need in self.stages.items()}
+        return replace(self, budget=self.budget + held, stages=stages)
+
     def on_workers(self) -> Plan:
         """Return the plan of a run whose workers build levels of clusters: no external sort."""
         return replace(self, sorting=0)

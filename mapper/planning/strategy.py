@@ -25,8 +25,14 @@ CHEAP = 0.75  # share of the time of a unicast run that a brief partition may ta
 LEAST_WORK = 0.03  # least share after other partitions; less refinement finds hardly anything
 
 
-def make_plan(network: NetworkFile, chip: CoreLimits, settings: Settings) -> Plan:
-    """Return the plan of a run."""
+def make_plan(network: NetworkFile, chip: CoreLimits, settings: Settings, tables: int = 0) -> Plan:
+    """Return the plan of a run.
+
+    tables : bytes of the tables of constraints, which every stage holds
+    """
+    if tables:
+        free = max(1, settings.memory_bytes - tables)
+        return make_plan(network, chip, replace(settings, memory_bytes=free)).beside(tables)
     settings = settings.resolved(chip.delivery)
     if settings.method == "classic":
         return plan_classic(network, chip, settings)

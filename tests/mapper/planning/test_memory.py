@@ -364,3 +364,28 @@ def test_megabytes_are_rounded_up() -> None:
     assert megabytes(1) == "1 MiB"
     assert megabytes(1 << 20) == "1 MiB"
     assert megabytes((5000 << 20) + 1) == "5,001 MiB"
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_stage_holds_the_tables_of_constraints(name: str, path: Path) -> None:
+    tables, memory = 100 << 20, 1 << 30
+    with NetworkFile(path) as network:
+        scaled(network, 1000)
+        settings = preset(name, memory_bytes=memory)
+        plan = make_plan(network, CHIPS[0], settings, tables)
+        smaller = make_plan(network, CHIPS[0], replace(settings, memory_bytes=memory - tables))
+    assert plan.budget == memory
+    assert plan.stages == {name: need + tables for name, need in smaller.stages.items()}
+
+
+def test_tables_of_constraints_that_exceed_the_memory_are_refused(path: Path, run: Run) -> None:
+    """Each of 400 regions is a combination of its own."""
+    regions = (f"[[region]]\nneurons = [{v}]\ncores = [{v}]\n" for v in range(400))
+    file = path.parent / "regions.toml"
+    file.write_text("".join(regions))
+    arguments = ("check", path, "--chip", "128x128", "--constraints", file)
+    found = run(*arguments, "--memory", "400MiB")
+    assert found.code == 3
+    assert "constraints: " in found.err
+    assert "combinations of regions and groups on 16,384 cores need" in found.err
+    assert "use fewer tables, or raise --memory" in found.err
