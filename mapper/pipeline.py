@@ -168,7 +168,7 @@ class _Task:
             if core is None:
                 run = self._checked(team)
                 if self.limited:
-                    _keep_first(run)
+                    run = _with_first(run)
                 core = _map_all(run)[run.job.items.item]
         with self.monitor.stage("result"):  # step 9
             self.scratch.put_array("core", core)
@@ -339,18 +339,24 @@ def _map_items(run: MappingRun, method: Method) -> NDArray[np.int32]:
     return core
 
 
-def _keep_first(run: MappingRun) -> None:
-    """Keep a mapping of neurons in order, if one capacity represents all limits.
+def _with_first(run: MappingRun) -> MappingRun:
+    """Return the run with a first mapping of neurons in order, if one was found; it is kept.
 
-    Constraints move some neurons afterwards, if that mapping is the result.
+    One capacity must represent all limits. Constraints move some of the neurons.
     """
     if not run.combined.exact or run.job.axon_limited:
-        return
+        return run
     free = np.flatnonzero(run.chip.usable)[: run.cores]
     core = fill_in_order(run.combined.sizes, run.combined.capacity, free)
-    if core is not None:
-        cell = np.arange(run.chip.cores, dtype=np.int32)
-        run.keep(lambda team: run.place_items(cell, core, team))
+    if core is None:
+        return run
+    try:
+        first = run.place_items(np.arange(run.chip.cores, dtype=np.int32), core)
+    except DoesNotFitError:
+        return run
+    run = replace(run, first=first)
+    run.keep(lambda _: first)
+    return run
 
 
 def _kept(stop: Stop, threads: int) -> NDArray[np.int32]:

@@ -12,6 +12,7 @@ import numpy as np
 from chipsim.chip.model import Chip
 from mapper.concurrency.interrupts import Keep
 from mapper.concurrency.threads import ThreadTeam
+from mapper.errors import DoesNotFitError
 from mapper.executors.worker_interface import Workers
 from mapper.graph.csr import Subgraph
 from mapper.hop_refinement.mesh import CoreMesh
@@ -42,6 +43,7 @@ class MappingRun:
     graph : the network with each item (neurons kept together) as one vertex
     combined : sizes of the items and capacity of a core, for the additive limits
     workers : scan the rows of the network if the plan streams them; None for the team
+    first : core of every item, a mapping within all limits and constraints, if one is known
     """
 
     network: NetworkFile
@@ -58,6 +60,7 @@ class MappingRun:
     team: ThreadTeam
     measurements: Measurements
     workers: Workers | None = None
+    first: Int32 | None = None
 
     @property
     def context(self) -> Context:
@@ -113,9 +116,21 @@ class MappingRun:
         return replace(combined, capacity=min(combined.capacity, capacity))
 
     def keep(self, make: Keep) -> None:
-        """Keep a mapping for Ctrl-C; make : returns the core of every item, see `Stop.keep`."""
-        item = self.job.items.item
-        self.monitor.stop.keep(lambda team: make(team)[item])
+        """Keep a mapping for Ctrl-C; make : returns the core of every item, see `Stop.keep`.
+
+        The first mapping replaces one that cannot be kept within the limits.
+        """
+        item, first = self.job.items.item, self.first
+
+        def made(team: ThreadTeam) -> Int32:
+            try:
+                return make(team)[item]
+            except DoesNotFitError:
+                if first is None:
+                    raise
+                return first[item]
+
+        self.monitor.stop.keep(made)
 
     def place_items(self, cell: Int32, part: Int32, team: ThreadTeam | None = None) -> Int32:
         """Return the core of every item; `cell` is the core of every part.

@@ -21,6 +21,16 @@ from tests.mapper.helpers import random_network
 
 CHIP = ("--chip", "5x5", "--neurons-per-core", "10", "--threads", "1", "--preset", "strong")
 
+CONSTRAINTS = """
+[[region]]
+range = [120, 149]
+rectangle = [0, 0, 1, 1]
+exclusive = true
+
+[[apart]]
+ranges = [[10, 19], [50, 79]]
+"""
+
 
 class Late(Stop):
     """The limit passes at a given read of the flag, if a mapping is kept; else at the next ones."""
@@ -50,9 +60,19 @@ def late(monkeypatch: pytest.MonkeyPatch) -> type[Late]:
 @pytest.mark.sample(0.34)
 @pytest.mark.jit
 @pytest.mark.usefixtures("light_placement")
-@pytest.mark.parametrize("more", [(), ("--axons-per-core", "70"), ("--synapses-per-core", "90")])
+@pytest.mark.parametrize(
+    "more",
+    [
+        (),
+        ("--axons-per-core", "70"),
+        ("--synapses-per-core", "90"),
+        ("--constraints", "c.toml"),
+        ("--constraints", "c.toml", "--objective", "core"),
+    ],
+)
 def test_at_any_moment(more: tuple[str, ...], folder: Path, run: Run, late: type[Late]) -> None:
     network = random_network(folder / "net.bin", 150, 1200)
+    Path("c.toml").write_text(CONSTRAINTS)
     command = ("run", network, *CHIP, *more, "--set", "starts=2", "--time-limit", "1e9", "-o")
     found = run(*command, "whole")
     assert (found.code, found.err) == (0, "")
