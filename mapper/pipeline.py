@@ -169,7 +169,8 @@ class _Task:
                 run = self._checked(team)
                 if self.limited:
                     run = _with_first(run)
-                core = _map_all(run)[run.job.items.item]
+                doubtful = self.limited and run.restricted and run.first is None
+                core = _map_all(run, doubtful)[run.job.items.item]
         with self.monitor.stage("result"):  # step 9
             self.scratch.put_array("core", core)
         return core
@@ -296,10 +297,13 @@ def looked_at_here(settings: Settings, plan: Plan, constrained: bool) -> str:
     return "networks with constraints run in one process" if constrained else ""
 
 
-def _map_all(run: MappingRun) -> NDArray[np.int32]:
-    """Return the core of every item, by an exact search if heuristics find none for a few."""
+def _map_all(run: MappingRun, doubtful: bool) -> NDArray[np.int32]:
+    """Return the core of every item, by an exact search if heuristics find none for a few.
+
+    doubtful : see `_map_items`
+    """
     try:
-        return _map_items(run, _method(run))
+        return _map_items(run, _method(run), doubtful)
     except DoesNotFitError:
         if run.constraints is None or not run.restricted:
             raise
@@ -309,14 +313,27 @@ def _map_all(run: MappingRun) -> NDArray[np.int32]:
         return core
 
 
-def _map_items(run: MappingRun, method: Method) -> NDArray[np.int32]:
-    """Run steps 2 to 8; return the core of every item."""
+def _map_items(run: MappingRun, method: Method, doubtful: bool) -> NDArray[np.int32]:
+    """Run steps 2 to 8; return the core of every item.
+
+    doubtful : a placement may break constraints, and a limit of time would end the run with it: it
+        is kept only if it can be repaired
+    """
     chip, monitor = run.chip, run.monitor
     part, groups = method.partition()  # steps 2 to 5
 
     def on_better(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
         cell = (y * chip.width + x).astype(np.int32)
-        run.keep(lambda team: method.unrefined(run.place_items(cell, part, team)))
+
+        def make(team: ThreadTeam) -> NDArray[np.int32]:
+            return method.unrefined(run.place_items(cell, part, team))
+
+        if not doubtful:
+            run.keep(make)
+            return
+        with suppress(DoesNotFitError), ThreadTeam(1) as team:
+            core = make(team)
+            run.keep(lambda _: core)
 
     def placed(groups: Subgraph = groups) -> Arrays:
         def on_stage(x: NDArray[np.int32], y: NDArray[np.int32]) -> None:
