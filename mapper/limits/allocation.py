@@ -15,10 +15,12 @@ from itertools import pairwise
 import numpy as np
 
 from mapper.limits.kinds import Kinds
-from storage.arrays import Int64, Mask
+from storage.arrays import Float64, Int64, Mask
 
 PATHS = 1000  # augmenting paths per kind, at most
-TRADES = 256  # cores that change from one kind to another, at most
+TRADES = 48  # cores that change from one kind to another in a division, at most
+ROUNDS = 16  # divisions of the cores that are tried, at most
+WORK = 1 << 20  # kinds times cores of all divisions that are tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +108,38 @@ def _augment(k: int, most: int, amount: Int64, room: Int64, allowed: Mask) -> in
 def divide_cores(kinds: Kinds, allowed: Mask, wanted: Int64, room: Int64, order: Int64) -> Mask:
     """Return allowed cores of which kinds that must be apart share none.
 
+    Kinds that come short choose their cores earlier in the next round (Joslin and Clements,
+    "Squeaky Wheel" Optimization, Journal of Artificial Intelligence Research 10, 1999).
+
     allowed : ndarray[bool], shape (kinds, cores)
     other parameters : see `allocate`
     """
+    if not kinds.apart.any():
+        return allowed.copy()
+    best, least = allowed, -1
+    urgency = np.ones(allowed.shape[0])
+    for _ in range(max(1, min(ROUNDS, WORK // allowed.size))):
+        table = _divided(kinds, allowed, wanted, room, order, urgency)
+        table, short = _traded(kinds, allowed, table, wanted, room, order)
+        total = int(short.sum())
+        if least < 0 or total < least:
+            best, least = table, total
+        if total == 0:
+            break
+        urgency[short > 0] *= 2
+    return best
+
+
+def _divided(
+    kinds: Kinds, allowed: Mask, wanted: Int64, room: Int64, order: Int64, urgency: Float64
+) -> Mask:
+    """Return a division of the cores; kinds choose in the order of their need times urgency."""
     involved = np.flatnonzero(kinds.apart.any(axis=1))
     table = allowed.copy()
-    if not involved.size:
-        return table
     table[involved] = False
     demand = wanted.sum(axis=1)
     reach = np.maximum(allowed @ room, 1)
-    pressure = allowed * (demand / reach)[:, None] * room
+    pressure = allowed * (urgency * demand / reach)[:, None] * room
     queues = {}
     for k in involved.tolist():
         rivals = kinds.apart[k]
@@ -124,7 +147,7 @@ def divide_cores(kinds: Kinds, allowed: Mask, wanted: Int64, room: Int64, order:
         ranked = order[np.argsort(-score[order], kind="stable")]
         queues[k] = iter(ranked[allowed[k, ranked]].tolist())
     granted = np.zeros_like(demand)
-    tightness = reach / np.maximum(demand, 1)
+    tightness = reach / (np.maximum(demand, 1) * urgency)
     while queues:
         short = [k for k in queues if granted[k] < demand[k]]
         if short:
@@ -137,24 +160,24 @@ def divide_cores(kinds: Kinds, allowed: Mask, wanted: Int64, room: Int64, order:
             continue
         table[k, core] = True
         granted[k] += room[core]
-    return _traded(kinds, allowed, table, wanted, room, order)
+    return table
 
 
 def _traded(
     kinds: Kinds, allowed: Mask, table: Mask, wanted: Int64, room: Int64, order: Int64
-) -> Mask:
-    """Return divided cores after kinds that come short got cores of kinds with spare capacity."""
-    best, least = table, -1
+) -> tuple[Mask, Int64]:
+    """Trade divided cores: kinds that come short get cores of kinds with spare capacity.
+
+    Returns the cores of each kind, and its demand without capacity.
+    """
     table = table.copy()
+    best, least = table.copy(), allocate(wanted, room, table, order).short
     demand = wanted.sum(axis=1)
+    short = least
     for _ in range(TRADES):
-        found = allocate(wanted, room, table, order)
-        short = int(found.short.sum())
-        if least < 0 or short < least:
-            best, least = table.copy(), short
-        if short == 0:
+        if not short.any():
             break
-        k = int(found.short.argmax())
+        k = int(short.argmax())
         rivals = kinds.apart[k]
         candidates = np.flatnonzero(allowed[k] & ~table[k])
         if not candidates.size or not rivals.any():
@@ -164,7 +187,10 @@ def _traded(
         core = int(candidates[cost.argmin()])
         table[rivals, core] = False
         table[k, core] = True
-    return best
+        short = allocate(wanted, room, table, order).short
+        if short.sum() < least.sum():
+            best, least = table.copy(), short
+    return best, least
 
 
 def short_of_cores(kinds: Kinds, needed: Int64, limit: int, name: str) -> str:

@@ -127,3 +127,27 @@ def test_moves_within_domains_keep_all_constraints(seed: int) -> None:
 def test_the_curve_visits_every_core_once() -> None:
     assert sorted(curve(15, 5).tolist()) == list(range(15))
     assert curve(4, 2).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_division_is_found_if_cores_have_spare_capacity(seed: int) -> None:
+    """Cores belong to one of four groups in each of two tables; a neuron may be in no group."""
+    rng = np.random.default_rng(seed)
+    cores, none, capacity, neurons = 9, 4, 10, 54
+    owner = rng.integers(0, none, (2, cores))
+    group = np.array(list(itertools.product(range(none + 1), repeat=2)))  # of every kind
+    core = rng.permutation(np.repeat(np.arange(cores), capacity))[:neurons]
+    member = np.where(rng.random((2, neurons)) < rng.random((2, 1)), owner[:, core], none)
+    present = np.zeros((len(group), cores), np.int64)  # of a mapping within the constraints
+    np.add.at(present, (member[0] * (none + 1) + member[1], core), 1)
+    allowed = (present > 0) | (rng.random(present.shape) < 0.5)
+    grouped = (group[:, None] < none) & (group[None] < none)
+    apart = (grouped & (group[:, None] != group[None])).any(axis=2)
+    kinds = Kinds(np.arange(len(group), dtype=np.int32), allowed, apart, ((),) * len(group))
+    wanted = np.zeros_like(present)
+    for k in np.flatnonzero(present.any(axis=1)):
+        drawn = rng.choice(np.flatnonzero(allowed[k]), present[k].sum())
+        wanted[k] = np.bincount(drawn, minlength=cores)
+    room, order = np.full(cores, capacity), curve(cores, 4)
+    table = divide_cores(kinds, allowed, wanted, room, order)
+    assert not allocate(wanted, room, table, order).short.any()
