@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from chipsim.chip.presets import from_fields
 from mapper.errors import CheckFailedError
+from mapper.evaluation.neurons.constraints import check_constraints
+from mapper.evaluation.neurons.populations import check_populations
 from mapper.evaluation.verify import SlowReader
-from mapper.evaluation.verify_constraints import check_constraints
 from mapper.evaluation.verify_energy import Packets, energies, link_costs
 from mapper.evaluation.verify_latency import latency
-from mapper.evaluation.verify_populations import check_populations
 from mapper.evaluation.verify_queues import RouterFlits
 from mapper.evaluation.verify_split import SplitReader, check_counts, read_table, require_arrays
 from mapper.evaluation.verify_ticks import ticks

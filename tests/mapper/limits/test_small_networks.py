@@ -17,8 +17,8 @@ from chipsim.chip.model import Chip
 from chipsim.chip.time import ChipTime
 from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import CheckFailedError, DoesNotFitError, MapperError
+from mapper.evaluation.neurons.constraints import check_constraints
 from mapper.evaluation.verify import SlowReader
-from mapper.evaluation.verify_constraints import check_constraints
 from mapper.limits.axons import LimitJob, make_job
 from mapper.limits.combined_constraints import Constraints, combine
 from mapper.limits.constraints import (

@@ -379,7 +379,7 @@ def test_every_stage_holds_the_tables_of_constraints(name: str, path: Path) -> N
 
 
 def test_tables_of_constraints_that_exceed_the_memory_are_refused(path: Path, run: Run) -> None:
-    """Each of 400 regions is a combination of its own."""
+    """There are 400 regions, and the neurons in none of them."""
     regions = (f"[[region]]\nneurons = [{v}]\ncores = [{v}]\n" for v in range(400))
     file = path.parent / "regions.toml"
     file.write_text("".join(regions))

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.errors import CheckFailedError
+from mapper.evaluation.neurons.populations import NamedNeurons
 from mapper.evaluation.verify import SlowReader
-from mapper.evaluation.verify_populations import NamedNeurons
 from storage.errors import reason_of
 from storage.files import read_input
 from storage.jsontext import shown

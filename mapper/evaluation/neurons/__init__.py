@@ -1,0 +1,1 @@
+"""Checks of mappings by neuron: populations, and constraints."""
