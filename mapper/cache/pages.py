@@ -80,6 +80,8 @@ class _Check:
         last, transaction = _TAIL.unpack_from(self.data, at + 2 * _TREE.size)
         if flags & _KINDS != _META or (magic, version) != (MAGIC, VERSION):
             raise DamagedError("its header is invalid")
+        if trees[MAIN][0]:  # size of the values of a key, which only trees of other kinds have
+            raise DamagedError("its tree is of another kind")
         if trees[FREE][0] != PAGE or last < 1 or size < (last + 1) * PAGE or last > LAST:
             raise DamagedError("it is larger than its header says")
         return transaction, last, trees
