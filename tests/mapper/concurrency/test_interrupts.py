@@ -56,14 +56,18 @@ RESULTS = {"mapping.npz", "report.html", "report.json", "run.log", "traffic.npz"
 
 
 class Pressed(Stop):
-    """Requests a stop at a given read of its flag."""
+    """Requests a stop at a given read of its flag by the work.
+
+    The main thread, which waits for the work, reads it as often as time permits.
+    """
 
     at = 1 << 60
     looks = 0
 
     @property
     def asked(self) -> bool:
-        if not super().asked:
+        waits = threading.get_ident() == threading.main_thread().ident
+        if not waits and not super().asked:
             Pressed.looks += 1
             if Pressed.looks >= Pressed.at:
                 self.ask()
