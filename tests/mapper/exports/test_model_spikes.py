@@ -354,7 +354,7 @@ def test_real_models(
     ("words", "code", "told"),
     [
         ((), 2, "give the length of a tick in their unit with --tick-length"),
-        (("--tick-length", "9"), 1, "a tick of 9 is longer than the time constant 8 of neuron 0 of population cells"),
+        (("--tick-length", "9"), 1, "the time constant 8 of neuron 0 of population cells"),
         (("--tick-length", "0.9"), 1, "11 neurons have a decay that is no multiple of 2^-12"),
         (("--tick-length", "1", "--weight-bits", "3"), 1, "numbers beyond the bits of a core"),
         (("--tick-length", "1", "--magnitudes"), 2, "has synaptic weights"),
