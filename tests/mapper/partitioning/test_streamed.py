@@ -46,8 +46,8 @@ def holding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Select the mode of a test; small networks would always use levels in memory."""
     held = bool(request.param != "streamed")
 
-    def planned(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
-        plan = make_plan(network, chip, settings)
+    def planned(network: NetworkFile, chip: Chip, settings: Settings, tables: int) -> Plan:
+        plan = make_plan(network, chip, settings, tables)
         return replace(plan, held=held, levels=plan.levels and request.param == "levels")
 
     monkeypatch.setattr("mapper.pipeline.make_plan", planned)
