@@ -54,8 +54,9 @@ INTERNAL = re.compile(
 
 
 REAL = ("float", "binary", "dynamic")
-NOTHING_REAL = "is quantised already, and keeps its scales; omit --calibrate"
 """Styles of models with floating-point tensors, which need calibration."""
+NOTHING_REAL = "is quantised already, and keeps its scales; omit --calibrate"
+"""Refusal of samples for a model that has only integers."""
 MOST_REDUCED = 3
 """Number of wrong models with the same message that are reduced."""
 
