@@ -21,14 +21,19 @@ from typing import Any
 TRIED = ("0.68",)  # tested versions of numba
 
 
+def is_tested() -> bool:
+    """Return whether this version of numba is tested."""
+    import numba
+
+    return numba.__version__.rpartition(".")[0] in TRIED
+
+
 def spare_work(roots: Collection[str]) -> bool:
     """Enable fast compilation; return whether this version of numba is tested.
 
     roots : kernels that Python calls, "module.function"
     """
-    import numba
-
-    if numba.__version__.rpartition(".")[0] not in TRIED:
+    if not is_tested():
         return False
     _ask_options_once()
     _ask_operators_once()

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mapper.kernels import parallel_compilation
+from mapper.kernels.lean_loading import lean_loading
 from mapper.kernels.parallel_compilation import (
     PACKAGES,
     KernelTable,
@@ -264,10 +265,11 @@ def load_kernels(works: Iterable[str]) -> None:
     names = dict.fromkeys(kernel for work in works for kernel in table.works.get(work, ()))
     if names.keys() <= _LOADED:
         return
-    for name in names.keys() - _LOADED - set(missing_kernels(works)):
-        with suppress(Exception):  # its first call reports the error
-            load_kernel(name, table.kernels[name])
-        _LOADED.add(name)
+    with lean_loading():
+        for name in names.keys() - _LOADED - set(missing_kernels(works)):
+            with suppress(Exception):  # its first call reports the error
+                load_kernel(name, table.kernels[name])
+            _LOADED.add(name)
 
 
 _LOADED: set[str] = set()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mapper.kernels.lean_compilation import spare_work
+from mapper.kernels.lean_loading import lean_loading
 from mapper.kernels.types import name_of, types_of
 from mapper.kernels.warmup import read_table, works_of_presets
 from mapper.settings import PRESETS
@@ -279,12 +280,57 @@ def test_kernels_compiled_with_less_work_are_called(tmp_path: Path) -> None:
     assert (size, same, hits) == (plain, "True", "1")
 
 
+LINKED = """
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+Path(sys.argv[1], "inner.py").write_text(
+    "from numba import njit\\n@njit(cache=True)\\ndef cubes(x):\\n    return (x**3).sum()\\n"
+)
+from numba import njit
+from inner import cubes
+from mapper.kernels.lean_loading import lean_loading
+with lean_loading():
+    cubes.compile("int64(int64[::1])")
+(library,) = (found.library for found in cubes.overloads.values())
+print(sum(cubes.stats.cache_hits.values()), library._shared_module is None)
+print(cubes(np.arange(4)))
+@njit
+def outer(x):
+    return cubes(x) + 1
+print(outer(np.arange(4)), library._shared_module is None)
+"""
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
+@pytest.mark.jit
+def test_a_loaded_kernel_is_linked_into_a_new_one(tmp_path: Path) -> None:
+    """Its bitcode is parsed only then."""
+    for _ in range(2):  # compiled, loaded
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", LINKED, str(tmp_path)],
+            cwd=Path(__file__).resolve().parents[3],
+            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    loaded, result, linked = done.stdout.splitlines()
+    assert (loaded, result, linked) == ("1 True", "36", "37 False")
+
+
 def test_an_untested_version_of_numba_compiles_as_usual(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from numba.core.codegen import CPUCodeLibrary
+    from numba.core.codegen import CPUCodeLibrary, JITCodeLibrary
 
     before = dict(vars(CPUCodeLibrary))
     monkeypatch.setattr("numba.__version__", "0.1.0")
     assert not spare_work(["mapper.some._kernel"])
+    with lean_loading():
+        assert "_unserialize" not in vars(JITCodeLibrary)
     assert dict(vars(CPUCodeLibrary)) == before
