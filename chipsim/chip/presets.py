@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -152,10 +152,25 @@ def from_fields(values: Mapping[str, Any], where: str = "chip") -> Chip:
         raise ChipError(f"{where}: {error}") from error
 
 
-def _named() -> dict[str, Chip]:
-    folder = Path(__file__).parent / "named"
-    return {name: _read_toml(folder / f"{name}.toml") for name in NAMES}
+class _Named(Mapping[str, Chip]):
+    """Chips in files of this package, read when they are asked for."""
+
+    def __getitem__(self, name: str) -> Chip:
+        if name not in NAMES:
+            raise KeyError(name)
+        if name not in self._read:
+            self._read[name] = _read_toml(Path(__file__).parent / "named" / f"{name}.toml")
+        return self._read[name]
+
+    def __init__(self) -> None:
+        self._read: dict[str, Chip] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMES)
+
+    def __len__(self) -> int:
+        return len(NAMES)
 
 
-PRESETS: dict[str, Chip] = _named()
+PRESETS: Mapping[str, Chip] = _Named()
 """Preset chips by name."""

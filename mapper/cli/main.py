@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import signal
 import sys
@@ -140,13 +141,13 @@ def _fill(sub: Parser, name: str, words: Sequence[str] = ()) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return the exit code.
 
-    argv : words of the command line; None reads `sys.argv`, and ends the process here if a thread
-        would keep it alive
+    argv : words of the command line; None reads `sys.argv`, and ends the process here
     """
     if argv is not None:
         return _main(argv)
     with suppress(ValueError, AttributeError):  # not the main thread, or a system without it
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+    gc.set_threshold(20_000)  # imports create many objects, and nearly all of them stay
     return leave(_main(None))
 
 

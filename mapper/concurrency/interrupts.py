@@ -9,6 +9,7 @@ process ends together with that kernel (`leave`).
 
 from __future__ import annotations
 
+import atexit
 import math
 import os
 import signal
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from queue import Empty, SimpleQueue
 from threading import Event, current_thread, main_thread
+from threading import enumerate as threads_alive
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from mapper.concurrency.stop_flag import StopFlag, StoppedError
@@ -173,10 +175,18 @@ def _listening() -> Iterator[list[int]]:
 
 
 def leave(code: int) -> int:
-    """Return the exit code; if a thread was abandoned, end the process with it instead."""
-    if not all(ended.is_set() for ended in _left):
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError):
-                stream.flush()
-        os._exit(code)
-    return code
+    """End the process with this exit code, after the functions registered with `atexit`.
+
+    An orderly end would wait for abandoned threads, and frees each compiled kernel: half a second
+    for a small network. Returns the code if other threads must end first, or a profiler its work.
+    """
+    if all(ended.is_set() for ended in _left):
+        here = current_thread()
+        waited = any(one is not here and not one.daemon for one in threads_alive())
+        if waited or sys.getprofile() or sys.gettrace():
+            return code
+        atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # closed
+            stream.flush()
+    os._exit(code)

@@ -7,7 +7,6 @@ from pathlib import Path
 from storage.address import RemotePath
 from storage.blobs.blob import Blob, FileBlob
 from storage.blobs.readahead import DEFAULT_BUFFER
-from storage.blobs.remote import RemoteBlob
 
 
 def open_blob(path: Path, buffer: int = DEFAULT_BUFFER, *, keep: bool = True) -> Blob:
@@ -16,4 +15,8 @@ def open_blob(path: Path, buffer: int = DEFAULT_BUFFER, *, keep: bool = True) ->
     buffer : bytes to prefetch from an object; keep : keep a file open between reads
     Raises `BadInputError` if it cannot be read.
     """
-    return RemoteBlob(path, buffer) if isinstance(path, RemotePath) else FileBlob(path, keep)
+    if not isinstance(path, RemotePath):
+        return FileBlob(path, keep)
+    from storage.blobs.remote import RemoteBlob  # slow import
+
+    return RemoteBlob(path, buffer)

@@ -234,7 +234,43 @@ def test_a_running_kernel_is_abandoned() -> None:
     with stop.holding() as held:
         held.callback(closed.append, 2)
     assert closed == [2]
-    assert interrupts.leave(7) == 7
+
+
+LEFT = """
+import atexit, os, sys, threading
+from mapper.concurrency.interrupts import leave
+class Slow:
+    def __del__(self):
+        os.write(1, b"freed ")
+slow, end = Slow(), threading.Event()
+atexit.register(print, "registered", end=" ")
+print("printed", end=" ")
+if "thread" in sys.argv:
+    threading.Thread(target=end.wait).start()
+if "profiler" in sys.argv:
+    sys.setprofile(lambda *_: None)
+code = leave(7)
+sys.setprofile(None)
+end.set()
+print("returned", end=" ")
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ("alone", "printed registered "),
+        ("thread", "printed returned registered freed "),
+        ("profiler", "printed returned registered freed "),
+    ],
+)
+def test_a_command_ends_without_freeing_its_memory(case: str, said: str) -> None:
+    """Unless another thread or a profiler has to finish first."""
+    process = subprocess.run(
+        [sys.executable, "-c", LEFT, case], capture_output=True, text=True, check=False
+    )
+    assert (process.returncode, process.stdout, process.stderr) == (7, said, "")
 
 
 @pytest.mark.heavy
