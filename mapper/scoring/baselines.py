@@ -22,6 +22,7 @@ from chipsim.chip.model import Chip
 from chipsim.traffic.arrays import Traffic, Units, measure
 from mapper.scoring.measure import OutgoingSynapses
 from storage.arrays import Int32, Int64
+from storage.graph import Csr
 from storage.store.network import RATE, NetworkFile
 
 SAMPLED = 1 << 20
@@ -44,7 +45,7 @@ def measure_baselines(
     core : ndarray[int32], shape (neurons,), of the mapping
     check : called before each measurement; its errors are raised
     """
-    blocks = _Sample(network, _chosen(network))
+    blocks = _Sample(network, {i: network.read_outgoing(i) for i in _chosen(network).tolist()})
     rate = network.attribute(RATE) if RATE in network.meta.attributes else None
     unit = network.meta.weight_unit
     sizes = network.vertex_sizes()
@@ -67,9 +68,9 @@ def measure_baselines(
     rates = None if rate is None else rate.stored
     found["lower_bound"] = sum(
         _least_hops(chip, sizes, rates, network.undirected, blocks.read_block(index))
-        for index in blocks.chosen.tolist()
+        for index in blocks.chosen
     )
-    share = blocks.chosen.size / max(1, network.block_count)
+    share = len(blocks.chosen) / max(1, network.block_count)
     return {**{name: value / own for name, value in found.items()}, "sampled": share}
 
 
@@ -90,10 +91,13 @@ def _chosen(network: NetworkFile) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """Blocks of a network; only the chosen ones have synapses."""
+    """Blocks of a network; only the chosen ones have synapses.
+
+    chosen : outgoing connections of these blocks, which are read once for all mappings
+    """
 
     network: NetworkFile
-    chosen: Int64
+    chosen: dict[int, Csr]
 
     @property
     def block_count(self) -> int:
@@ -102,7 +106,7 @@ class _Sample:
     def read_block(self, index: int) -> OutgoingSynapses:
         first, last = self.network.block_bounds(index)
         if index in self.chosen:
-            return OutgoingSynapses(first, self.network.read_outgoing(index))
+            return OutgoingSynapses(first, self.chosen[index])
         none = np.zeros(0, np.int64)
         return OutgoingSynapses(
             first, (np.zeros(last - first + 1, np.int64), none.astype(np.int32), none)
