@@ -98,7 +98,7 @@ def map_network(
     here.require(None if scratch.names() else scratch.path)  # earlier scratch counts as used
     task = _Task(
         network, limited, settings, scratch, monitor, constraints, plan, workers,
-        Measurements(network, limited, plan.threads), time_limit is not None,
+        Measurements(network, limited, plan.threads, scratch), time_limit is not None,
     )  # fmt: skip
     core, stage = None, ""
     monitor.stop.limit(time_limit)

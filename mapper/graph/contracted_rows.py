@@ -90,7 +90,7 @@ def contract_to_scratch(
             weights = np.minimum(block.weights, MOST_WEIGHT)
             heaviest.append(heaviest_row(block.indptr, weights))
             number = block.first // block_size
-            return pack_block(number, block.indptr, block.ids, weights.astype(np.int32))
+            return pack_block(number, (block.indptr, block.ids, weights.astype(np.int32)))
 
         def blocks() -> Iterator[PackedBlock]:
             for block in sorter.map_blocks(packed, block_size):

@@ -23,7 +23,6 @@ from mapper.settings import BY_NETS, Settings
 from storage.arrays import Int64
 from storage.compression import compress
 from storage.graph import Graph
-from storage.scratch.packed import pack_block
 from storage.store.network import NetworkFile
 
 SAMPLED = (8, 16)  # least and largest number of sampled blocks
@@ -101,8 +100,8 @@ def _look(network: NetworkFile, settings: Settings, packed: bool) -> _Seen:
         middle[there] = chunk.ids[(low + high)[there] // 2]
         near.append(middle)
         if packed:
-            block = pack_block(index, chunk.indptr, chunk.ids, chunk.weights)
-            taken += len(block.packed) + RECORD_BYTES
+            block = rows.packed(index)
+            taken += len(block.packed) + len(block.directions) + 2 * RECORD_BYTES
             stored += network.stored_bytes(index)
     all_rows = taken * network.stored_bytes() / max(1, stored)
     return _Seen(all_rows, np.concatenate(degrees), np.concatenate(near))

@@ -24,8 +24,10 @@ from mapper.graph.csr import Chunk
 from mapper.monitoring.callbacks import Advance
 from storage.arrays import Int32, Int64
 from storage.graph import Graph
-from storage.scratch.packed import Lists, PackedRows, write_packed
+from storage.scratch.directions import directions_of
+from storage.scratch.packed import PackedBlock, PackedRows, pack_block, write_packed
 from storage.scratch.scratch import Scratch
+from storage.store.network import NetworkFile
 
 # entries per chunk in memory: few enough to share among threads, enough to pay off
 CHUNK_ENTRIES = 1 << 16
@@ -128,7 +130,11 @@ class HeldRows(Rows):
 
 @njit(cache=True, nogil=True)
 def _narrow(indptr, weights, shift, limit, out):
-    """Divide weights by `2^shift`, at least 1 if above 0; a row sums to at most `limit`."""
+    """Divide weights by `2^shift`, at least 1 if above 0; a row sums to at most `limit`.
+
+    Returns whether all weights are unchanged.
+    """
+    same = True
     for v in range(indptr.size - 1):
         most = limit // max(1, indptr[v + 1] - indptr[v])
         for e in range(indptr[v], indptr[v + 1]):
@@ -136,6 +142,8 @@ def _narrow(indptr, weights, shift, limit, out):
             if w > 0:
                 w = min(max(w >> shift, 1), most)
             out[e] = w
+            same &= out[e] == weights[e]
+    return same
 
 
 class StreamedRows(Rows):
@@ -154,6 +162,17 @@ class StreamedRows(Rows):
         narrow = np.empty(ids.size, np.int32)
         _narrow(indptr, weights, self._shift, ROW_LIMIT, narrow)
         return Chunk(first, indptr, ids, narrow)
+
+    def packed(self, index: int) -> PackedBlock:
+        """Return chunk `index` packed, with directions if it is stored with the same weights."""
+        if not isinstance(self._graph, NetworkFile):
+            return pack_block(index, self.read(index)[1:])
+        (indptr, ids, weights), shares = self._graph.read_shares(index)
+        narrow = np.empty(ids.size, np.int32)
+        same = _narrow(indptr, weights, self._shift, ROW_LIMIT, narrow)
+        return pack_block(
+            index, (indptr, ids, narrow), directions_of(narrow, shares) if same else None
+        )
 
 
 class CopiedRows(Rows):
@@ -174,17 +193,22 @@ class CopiedRows(Rows):
 def copied(rows: StreamedRows, scratch: Scratch, team: ThreadTeam, advance: Advance) -> CopiedRows:
     """Copy the rows to scratch, or open an existing copy."""
 
-    def lists(index: int) -> Lists:
-        chunk = rows.read(index)
-        return chunk.indptr, chunk.ids, chunk.weights
-
     try:
         packed = PackedRows(scratch, COPY)
     except KeyError:
         packed = write_packed(
-            scratch, COPY, rows.vertices, rows.block_size, lists, team.threads, advance
+            scratch, COPY, rows.vertices, rows.block_size, rows.packed, team.threads, advance
         )
     return CopiedRows(packed, rows.sizes)
+
+
+def directed_copy(scratch: Scratch | None) -> PackedRows | None:
+    """Return the copy of a network in scratch if its outgoing connections can be read from it."""
+    try:
+        packed = None if scratch is None else PackedRows(scratch, COPY)
+    except KeyError:
+        return None
+    return packed if packed is not None and packed.directed else None
 
 
 def weight_shift(total_weight: int, connections: int) -> int:

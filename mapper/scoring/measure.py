@@ -11,10 +11,13 @@ import numpy as np
 from chipsim.chip.model import Chip
 from chipsim.traffic.arrays import Traffic, Units, measure
 from chipsim.traffic.sweep import Swept
+from mapper.graph.rows import directed_copy
 from mapper.monitoring.callbacks import Advance, ignore
 from mapper.scoring.list_words import list_words
 from storage.arrays import Int32
 from storage.graph import Csr
+from storage.scratch.packed import PackedRows
+from storage.scratch.scratch import Scratch
 from storage.store.network import RATE, NetworkFile
 
 REMEMBERED = 2  # number of mappings: before and after a refinement
@@ -28,6 +31,7 @@ def measure_network(
     scratch: Path | None = None,
     advance: Advance = ignore,
     swept: Iterable[Swept] | None = None,
+    rows: PackedRows | None = None,
 ) -> Traffic:
     """Measure the traffic of a stored network under a mapping, in one pass.
 
@@ -35,13 +39,14 @@ def measure_network(
 
     scratch : folder for sums that exceed their memory
     advance : called with the number of connections of each block
+    rows : a directed copy of the network, which is faster to read
     swept : sums over all blocks from workers, which replace the threads
     """
     rate = network.attribute(RATE) if RATE in network.meta.attributes else None
     traffic = measure(
         chip,
         core,
-        StoredBlocks(network, advance) if swept is None else (),
+        SynapseBlocks(network, rows or network, advance) if swept is None else (),
         sizes=network.vertex_sizes(),
         rates=rate.stored if rate else None,
         undirected=network.undirected,
@@ -62,8 +67,12 @@ class Measurements:
     If a refinement has measured its result, the last stage of a run needs no pass over the network.
     """
 
-    def __init__(self, network: NetworkFile, chip: Chip, threads: int) -> None:
+    def __init__(
+        self, network: NetworkFile, chip: Chip, threads: int, scratch: Scratch | None = None
+    ) -> None:
+        """scratch : may have a copy of the network, see `mapper.graph.rows.copied`"""
         self._network, self._chip, self._threads = network, chip, threads
+        self._scratch = scratch
         self._last: list[tuple[Int32, Traffic]] = []
 
     def measure(
@@ -77,8 +86,9 @@ class Measurements:
         traffic = self.known(core)
         if traffic is None:
             traffic = measure_network(
-                self._network, self._chip, core, self._threads, scratch, advance, swept
-            )
+                self._network, self._chip, core, self._threads, scratch, advance, swept,
+                directed_copy(self._scratch),
+            )  # fmt: skip
             self._last = [*self._last[-REMEMBERED + 1 :], (core.copy(), traffic)]
         return traffic
 
@@ -102,10 +112,14 @@ class OutgoingSynapses:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredBlocks:
-    """The blocks of a network; `advance` is called with the connections of each block read."""
+class SynapseBlocks:
+    """The blocks of a network, read from the file or from a copy of its rows.
+
+    advance : called with the connections of each block read
+    """
 
     network: NetworkFile
+    source: NetworkFile | PackedRows
     advance: Advance
 
     @property
@@ -113,6 +127,6 @@ class StoredBlocks:
         return self.network.block_count
 
     def read_block(self, index: int) -> OutgoingSynapses:
-        lists = self.network.read_outgoing(index)
+        lists = self.source.read_outgoing(index)
         self.advance(lists[1].size * (1 if self.network.undirected else 2))
         return OutgoingSynapses(self.network.block_bounds(index)[0], lists)

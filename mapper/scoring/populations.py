@@ -23,7 +23,7 @@ from chipsim.traffic.pairs import PairSums, PairTable
 from chipsim.traffic.routes import Routes
 from chipsim.traffic.sweep_kernel import KernelBlock
 from mapper.monitoring.callbacks import Advance, ignore
-from mapper.scoring.measure import StoredBlocks
+from mapper.scoring.measure import SynapseBlocks
 from mapper.scoring.slices import (
     SliceMapping,
     SliceScratch,
@@ -158,8 +158,8 @@ def population_traffic(
     rate = network.attribute(RATE) if RATE in network.meta.attributes else None
     unit = network.meta.weight_unit
     source = PopulationSource(
-        StoredBlocks(network, advance), None if rate is None else rate.stored, network.undirected,
-        (unit, unit if rate is None else rate.unit),
+        SynapseBlocks(network, network, advance), None if rate is None else rate.stored,
+        network.undirected, (unit, unit if rate is None else rate.unit),
     )  # fmt: skip
     return measure_populations(chip, core, populations, source, threads, scratch)
 

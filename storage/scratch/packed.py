@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -26,7 +26,9 @@ from numpy.typing import NDArray
 
 from storage.compression import compress
 from storage.errors import CorruptError
+from storage.graph import Csr
 from storage.parallel import map_ordered
+from storage.scratch.directions import Directions, outgoing_of
 from storage.scratch.scratch import Scratch
 
 FAST = -20  # zstd level
@@ -105,9 +107,14 @@ def pack(values: NDArray[np.int32]) -> bytes:
     cost = [size * values.size + EXTRA_COST * n for size, n in ((1, one), (2, two), (4, 0))]
     choice = cost.index(min(cost))
     unit, extras = UNITS[choice], (one, two, 0)[choice]
-    main, extra = np.empty(values.size, unit), np.empty(extras, np.uint32)
+    main: NDArray[Any] = np.empty(values.size, unit)
+    extra = np.empty(extras, np.uint32)
     _pack(values, np.iinfo(unit).max, main, extra)
-    head = np.array([values.size, main.itemsize, extras, 0], np.uint32)
+    return _stored_bytes(main, extra)
+
+
+def _stored_bytes(main: NDArray[np.unsignedinteger], extra: NDArray[np.uint32]) -> bytes:
+    head = np.array([main.size, main.itemsize, extra.size, 0], np.uint32)
     return b"".join(
         (head.tobytes(), extra.tobytes(), main.tobytes(), bytes(-main.nbytes % ALIGNMENT))
     )
@@ -171,6 +178,7 @@ class PackedRows:
 
     vertices, entries : in total; block_size : vertices per block, fewer in the last one
     heaviest : the largest weight
+    directed : whether outgoing connections can be read
     """
 
     def __init__(self, scratch: Scratch, name: str) -> None:
@@ -180,6 +188,7 @@ class PackedRows:
         self.entries = int(about["entries"])
         self.block_size = int(about["block_size"])
         self.heaviest = int(about["heaviest"])
+        self.directed = bool(about.get("directed"))
         self._scratch = scratch
         self._name = name
 
@@ -197,9 +206,20 @@ class PackedRows:
 
         Raises `CorruptError` if its bytes are damaged.
         """
-        key = _key(self._name, index)
+        return unpack_lists(self._stored(_key(self._name, index)))
+
+    def read_outgoing(self, index: int) -> Csr:
+        """Return the outgoing connections of block `index`, if `directed`; errors as in `read`."""
+        packed = _Packed(self._stored(_directions_key(self._name, index)))
+        marks, _, _ = packed.next()
+        some, escape, extra = packed.next()
+        values = np.empty(some.size, np.int32)
+        _unpack(some, escape, extra, values)
+        return outgoing_of(*self.read(index), Directions(marks, values))
+
+    def _stored(self, key: str) -> bytes:
         try:
-            return unpack_lists(self._scratch.get(key))
+            return self._scratch.get(key)
         except KeyError as error:
             raise CorruptError(f"{self._scratch.path}: {key} is missing; run again") from error
 
@@ -208,25 +228,34 @@ def _key(name: str, index: int) -> str:
     return f"{name}/packed/{index:08d}"
 
 
+def _directions_key(name: str, index: int) -> str:
+    return f"{name}/directions/{index:08d}"
+
+
 class PackedBlock(NamedTuple):
     """The lists of a block as stored.
 
     degrees : ndarray[int32], their lengths; heaviest : the largest weight
+    directions : of the entries, packed; empty if unknown
     """
 
     number: int
     degrees: NDArray[np.int32]
     heaviest: int
     packed: bytes
+    directions: bytes = b""
 
 
-def pack_block(
-    number: int, indptr: NDArray[np.int64], ids: NDArray[np.int32], weights: NDArray[np.int32]
-) -> PackedBlock:
+def pack_block(number: int, lists: Lists, directions: Directions | None = None) -> PackedBlock:
     """Pack block `number`; ids increasing in each list, weights not negative."""
+    indptr, _, weights = lists
     degrees = np.diff(indptr).astype(np.int32)
-    packed = compress(pack_lists(indptr, ids, weights), FAST)
-    return PackedBlock(number, degrees, int(weights.max(initial=0)), packed)
+    packed = compress(pack_lists(*lists), FAST)
+    marks = b""
+    if directions is not None:
+        raw = _stored_bytes(directions.marks, np.empty(0, np.uint32)), pack(directions.some)
+        marks = compress(b"".join(raw), FAST)
+    return PackedBlock(number, degrees, int(weights.max(initial=0)), packed, marks)
 
 
 def keep_packed(
@@ -234,20 +263,23 @@ def keep_packed(
 ) -> PackedRows:
     """Store all blocks of neighbour lists, in any order; return them opened for reading."""
     degrees = np.empty(vertices, np.int32)
-    heaviest = [0]
+    heaviest, directed = [0], [True]
 
     def items() -> Iterable[tuple[str, bytes]]:
         for block in blocks:
             heaviest.append(block.heaviest)
             degrees[block.number * block_size :][: block.degrees.size] = block.degrees
             yield _key(name, block.number), block.packed
+            directed.append(bool(block.directions))
+            if block.directions:
+                yield _directions_key(name, block.number), block.directions
 
     scratch.put_compressed(items())
     scratch.put_array(f"{name}/degrees", degrees)
     entries = int(degrees.sum(dtype=np.int64))
     about = {
         "vertices": vertices, "entries": entries, "block_size": block_size,
-        "heaviest": max(heaviest),
+        "heaviest": max(heaviest), "directed": all(directed),
     }  # fmt: skip
     scratch.put_json(f"{name}/rows", about)  # written last: marks the rows as complete
     return PackedRows(scratch, name)
@@ -258,7 +290,7 @@ def write_packed(
     name: str,
     vertices: int,
     block_size: int,
-    read: Callable[[int], Lists],
+    read: Callable[[int], PackedBlock],
     threads: int = 1,
     advance: Callable[[int], None] = lambda done: None,
 ) -> PackedRows:
@@ -269,9 +301,9 @@ def write_packed(
     """
 
     def packed(index: int) -> PackedBlock:
-        lists = read(index)
-        advance(lists[1].size)
-        return pack_block(index, *lists)
+        block = read(index)
+        advance(int(block.degrees.sum(dtype=np.int64)))
+        return block
 
     blocks = range(-(-vertices // block_size))
     return keep_packed(scratch, name, vertices, block_size, map_ordered(packed, blocks, threads))

@@ -20,6 +20,9 @@ GAP = 2  # the id is the difference to the previous id of this list
 DEFAULT_SIZE = 4  # size omitted
 DEFAULT_WEIGHT = 8  # weight omitted
 
+ABSENT = -1  # outgoing share of a weight without an outgoing connection
+REPEATED = -2  # the same with several, which no network file has
+
 _OK, _TRUNCATED, _OVERLONG, _BAD_FLAG, _BAD_ID, _UNSORTED, _TRAILING, _SELF = range(8)
 _REASONS = {
     _TRUNCATED: "the block ends inside a record",
@@ -197,8 +200,13 @@ def _decode(data, first, vertices, default_size, default_weight, lists):
 
 
 @njit(cache=True, nogil=True)
-def _decode_lists(data, first, vertices, default_weight, outgoing, indptr, ids, weights):
-    """Decode only lists: outgoing, or both directions of a pair added; (status, vertex)."""
+def _decode_lists(data, first, vertices, default_weight, outgoing, lists, shares):
+    """Decode only lists: outgoing, or both directions of a pair added; (status, vertex).
+
+    lists : the arrays indptr, ids and weights, filled
+    shares : the outgoing part of each weight, filled unless empty
+    """
+    indptr, ids, weights = lists
     end = data.size
     at = 0
     edge = 0
@@ -255,7 +263,12 @@ def _decode_lists(data, first, vertices, default_weight, outgoing, indptr, ids, 
                         return -at, v
             if other == previous and not outgoing:
                 weights[np.uint32(edge - 1)] += weight
+                if shares.size > 0 and not flag & INCOMING:
+                    known = shares[np.uint32(edge - 1)]
+                    shares[np.uint32(edge - 1)] = weight if known == ABSENT else REPEATED
             else:
+                if shares.size > 0:
+                    shares[np.uint32(edge)] = ABSENT if flag & INCOMING else weight
                 ids[np.uint32(edge)] = other
                 weights[np.uint32(edge)] = weight
                 edge += 1 - (
@@ -299,9 +312,9 @@ def encode_block(block: Block, default_size: int = 1, default_weight: int = 1) -
     return out[:written].tobytes()
 
 
-def _most_connections(raw: NDArray[np.uint8], vertices: int) -> int:
+def _most_connections(data: bytes, vertices: int) -> int:
     """Return the most connections of a block of this size: each needs at least two bytes."""
-    return max(0, raw.size - vertices) // 2
+    return max(0, len(data) - vertices) // 2
 
 
 def decode_block(
@@ -319,7 +332,7 @@ def decode_block(
     Raises `CorruptError` with `where` and the vertex if the bytes violate the format.
     """
     raw = np.frombuffer(data, np.uint8)
-    lists = BlockArrays.empty(count, _most_connections(raw, count))
+    lists = BlockArrays.empty(count, _most_connections(data, count))
     status, vertex, sized = _decode(raw, first, vertices, default_size, default_weight, lists)
     if status != _OK:
         raise CorruptError(f"{where}: {_REASONS[status]} (vertex {first + vertex})")
@@ -340,18 +353,49 @@ def decode_lists(
 
     Raises `CorruptError` with `where` and the vertex if the bytes violate the format.
     """
+    shares = np.empty(0, np.int64)
+    return _lists(data, first, count, vertices, outgoing, default_weight, shares, where)
+
+
+def decode_shares(
+    data: bytes,
+    first: int,
+    count: int,
+    vertices: int,
+    *,
+    default_weight: int = 1,
+    where: str = "block",
+) -> tuple[Csr, NDArray[np.int64]]:
+    """Return ``decode_block(...).undirected()``, and the outgoing part of each weight.
+
+    The part is `ABSENT` without an outgoing connection, `REPEATED` with several. Errors as in
+    `decode_lists`.
+    """
+    shares = np.empty(_most_connections(data, count), np.int64)
+    lists = _lists(data, first, count, vertices, False, default_weight, shares, where)
+    return lists, shares[: lists[1].size]
+
+
+def _lists(
+    data: bytes,
+    first: int,
+    count: int,
+    vertices: int,
+    outgoing: bool,
+    default_weight: int,
+    shares: NDArray[np.int64],
+    where: str,
+) -> Csr:
     raw = np.frombuffer(data, np.uint8)
-    most = _most_connections(raw, count)
-    indptr = np.empty(count + 1, np.int64)
-    ids = np.empty(most, np.int32)
-    weights = np.empty(most, np.int64)
+    most = _most_connections(data, count)
+    lists = np.empty(count + 1, np.int64), np.empty(most, np.int32), np.empty(most, np.int64)
     status, vertex = _decode_lists(
-        raw, first, vertices, default_weight, int(outgoing), indptr, ids, weights
+        raw, first, vertices, default_weight, int(outgoing), lists, shares
     )
     if status != _OK:
         raise CorruptError(f"{where}: {_REASONS[status]} (vertex {first + vertex})")
-    used = int(indptr[-1])
-    return indptr, ids[:used], weights[:used]
+    used = int(lists[0][-1])
+    return lists[0], lists[1][:used], lists[2][:used]
 
 
 def encode_numbers(values: NDArray[np.int64]) -> bytes:

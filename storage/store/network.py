@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from storage.closing import Closing
 from storage.errors import CorruptError
 from storage.graph import Block, Csr, Graph
 from storage.parallel import map_ordered
-from storage.store.codec import decode_block, decode_lists, decode_numbers
+from storage.store.codec import decode_block, decode_lists, decode_numbers, decode_shares
 from storage.store.index import numbered
 from storage.store.meta import MEMBER, NetworkMeta, most_meta_bytes
 from storage.store.sharded import BLOCKS, WEIGHTS, is_sharded, open_members
@@ -25,6 +26,8 @@ from storage.store.weights import Synapses, decode_weights
 
 SIZE, RATE, ID = "size", "rate", "id"  # attributes with a special meaning
 POPULATION = "population"  # distinguishes neurons with equal ids
+
+Decoded = TypeVar("Decoded")
 
 
 def block_member(index: int) -> str:
@@ -121,20 +124,26 @@ class NetworkFile(Graph, Closing):
         )
 
     def read_undirected(self, index: int) -> Csr:
-        return self._read_lists(index, outgoing=False)
+        return self._decoded(index, partial(decode_lists, outgoing=False))
 
     def read_outgoing(self, index: int) -> Csr:
-        return self._read_lists(index, outgoing=True)
+        return self._decoded(index, partial(decode_lists, outgoing=True))
 
-    def _read_lists(self, index: int, outgoing: bool) -> Csr:
+    def read_shares(self, index: int) -> tuple[Csr, NDArray[np.int64]]:
+        """Return `read_undirected(index)` and the outgoing part of each weight.
+
+        See `storage.store.codec.decode_shares`.
+        """
+        return self._decoded(index, decode_shares)
+
+    def _decoded(self, index: int, decode: Callable[..., Decoded]) -> Decoded:
         first, last = self.block_bounds(index)
         name = block_member(index)
-        return decode_lists(
+        return decode(
             self._archive.read(name),
             first,
             last - first,
             self.vertices,
-            outgoing=outgoing,
             default_weight=self.meta.default_weight,
             where=f"{self.path}: member {name}",
         )

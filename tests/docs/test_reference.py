@@ -22,7 +22,8 @@ from mapper.exports import EXPORTS as MAPPINGS
 from mapper.graph.rows import COPY
 from mapper.settings import PRESETS, SETTINGS
 from storage.formats import EXPORTS, FORMATS
-from storage.scratch.packed import write_packed
+from storage.scratch.directions import directions_of
+from storage.scratch.packed import pack_block, write_packed
 from storage.scratch.scratch import Scratch
 from tests.chipsim.measured import score
 from tests.docs.blocks import DOCS
@@ -158,8 +159,9 @@ def test_keys_of_scratch_match_the_page(folder: Path) -> None:
         with Scratch(Path(name) / "scratch", read_only=True) as scratch:
             found |= set(scratch.names())
     with Scratch(Path("copied")) as scratch:
-        empty = np.zeros(3, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64)
-        write_packed(scratch, COPY, 2, 2, lambda _: empty)
+        empty = np.zeros(3, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32)
+        directions = directions_of(empty[2], np.zeros(0, np.int64))
+        write_packed(scratch, COPY, 2, 2, lambda index: pack_block(index, empty, directions))
         found |= set(scratch.names())
     _, documented = scratch_keys()
     for key in found:

@@ -148,6 +148,14 @@ def outgoing(records: Records) -> Lists:
     ]
 
 
+def shares(records: Records) -> list[int]:
+    """Return the outgoing part of each merged connection; -1 for none."""
+    found = []
+    for merged, targets in zip(merged_directions(records), outgoing(records), strict=True):
+        found += [dict(targets).get(other, -1) for other, _ in merged]
+    return found
+
+
 def lists_of(indptr: Any, ids: Any, weights: Any) -> Lists:
     rows = list(zip(ids.tolist(), weights.tolist(), strict=True))
     assert int(indptr[-1]) == len(rows)

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from storage.errors import CorruptError
 from storage.store.codec import (
+    REPEATED,
     decode_block,
     decode_lists,
     decode_numbers,
+    decode_shares,
     encode_block,
     encode_numbers,
 )
@@ -116,12 +118,21 @@ def test_any_bytes(data: bytes, first: int, count: int, more: int) -> None:
             with pytest.raises(CorruptError) as same:
                 decode_lists(data, first, count, vertices, outgoing=outgoing, where="here")
             assert str(caught.value) == str(same.value)
+        with pytest.raises(CorruptError) as same:
+            decode_shares(data, first, count, vertices, where="here")
+        assert str(caught.value) == str(same.value)
     else:
         block = decode_block(data, first, count, vertices, where="here")
         assert naive.records_of(block) == expected
         for outgoing, lists in ((False, block.undirected()), (True, block.outgoing())):
             found = decode_lists(data, first, count, vertices, outgoing=outgoing, where="here")
             assert naive.lists_of(*found) == naive.lists_of(*lists)
+        found, shares = decode_shares(data, first, count, vertices, where="here")
+        assert naive.lists_of(*found) == naive.lists_of(*block.undirected())
+        single = [len(dict(row)) == len(row) for row in naive.outgoing(expected)]
+        assert (REPEATED in shares) == (not all(single))
+        if all(single):
+            assert shares.tolist() == naive.shares(expected)
 
 
 @pytest.mark.heavy

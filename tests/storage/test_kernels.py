@@ -149,20 +149,18 @@ def test_directions(case: BlockCase) -> None:
         (0, naive.merged_directions(halved)),
         (1, naive.outgoing(halved)),
     ):
-        indptr, ids, weights = (np.empty_like(array) for array in arrays)
-        status, _ = _decode_lists(
-            bytes_of(data),
-            case.first,
-            case.vertices,
-            case.default_weight,
-            outgoing,
-            indptr,
-            ids,
-            weights,
-        )
-        assert status == _OK
-        used = int(indptr[-1])
-        assert naive.lists_of(indptr, ids[:used], weights[:used]) == expected
+        for wanted in (0, block.ids.size):
+            lists = indptr, ids, weights = tuple(np.empty_like(array) for array in arrays)
+            shares = np.empty(wanted, np.int64)
+            status, _ = _decode_lists(
+                bytes_of(data), case.first, case.vertices, case.default_weight, outgoing, lists,
+                shares,
+            )  # fmt: skip
+            assert status == _OK
+            used = int(indptr[-1])
+            assert naive.lists_of(indptr, ids[:used], weights[:used]) == expected
+            if wanted and not outgoing:
+                assert shares[:used].tolist() == naive.shares(halved)
     assert naive.lists_of(*block.outgoing()) == naive.outgoing(halved)
 
 

@@ -18,6 +18,7 @@ from storage.parallel import map_ordered
 from storage.scratch.packed import (
     EXTRA_COST,
     Lists,
+    PackedBlock,
     PackedRows,
     UnitCache,
     _gaps,
@@ -130,7 +131,7 @@ def write(
         "rows",
         len(made),
         block_size,
-        lambda index: lists_of(made[index * block_size :][:block_size]),
+        lambda index: pack_block(index, lists_of(made[index * block_size :][:block_size])),
         threads,
         advanced.append,
     )
@@ -159,7 +160,7 @@ def test_rows_round_trip_through_scratch(
 
 
 def test_blocks_may_come_in_any_order(tmp_path: Path) -> None:
-    blocks = [pack_block(index, *lists_of(MADE[2 * index : 2 * index + 2])) for index in range(2)]
+    blocks = [pack_block(index, lists_of(MADE[2 * index : 2 * index + 2])) for index in range(2)]
     with Scratch(tmp_path / "scratch") as scratch:
         found = keep_packed(scratch, "rows", 4, 2, blocks[::-1])
         read = [row for index in range(found.block_count) for row in rows_of(found.read(index))]
@@ -168,10 +169,10 @@ def test_blocks_may_come_in_any_order(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_write_leaves_no_rows(tmp_path: Path) -> None:
-    def fail(index: int) -> Lists:
+    def fail(index: int) -> PackedBlock:
         if index:
             raise KeyboardInterrupt
-        return lists_of(MADE[:2])
+        return pack_block(index, lists_of(MADE[:2]))
 
     with Scratch(tmp_path / "scratch") as scratch:
         with pytest.raises(KeyboardInterrupt):
