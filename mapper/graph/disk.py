@@ -150,7 +150,7 @@ def _steps(entries: float, settings: Settings, plan: Plan) -> tuple[int, int]:
         count += settings.net_cycles
     if plan.levels:
         return count, 0
-    most = int(settings.hop_budget // max(1.0, entries))
-    count += min(settings.hop_passes, most) + (min(settings.exchanges, most) + 1) // 2
-    count += (settings.refinement_passes + 1) // 2
+    passes, exchanges = settings.hop_rounds(entries)
+    count += passes + (exchanges + 1) // 2
+    count += (settings.cut_passes(entries) + 1) // 2
     return count, 0 if plan.sample is None else 1 + (settings.block_passes + 1) // 2

@@ -181,8 +181,7 @@ def refine_mapping(mapped: Mapped, context: Context, on_better: OnMapping = igno
     settings, plan, _, monitor, team = context
     rows, mesh = mapped.levels.finest, mapped.mesh
     steps = _Refinement(mapped, context, on_better)
-    most = settings.hop_budget // max(1, rows.entries)
-    passes, rounds = min(settings.hop_passes, most), min(settings.exchanges, most)
+    passes, rounds = settings.hop_rounds(rows.entries)
     if mesh.most == CUT:
         passes = 0  # partitioning included them
     v_cycles = plan.cycles

@@ -125,7 +125,7 @@ def partition_streamed(task: Task, context: Context) -> tuple[Int32, int]:
             part,
             capacities,
             np.zeros_like(capacities),
-            settings.refinement_passes,
+            settings.cut_passes(rows.entries),
             6,
             context,
             # Distant blocks may share a core, or a neuron may end in a distant block: such outliers

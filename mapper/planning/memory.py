@@ -120,9 +120,9 @@ class _Terms:
         self.limited = chip.axons_in is not None or chip.out_limit is not None
         if self.limited:
             self.neurons["limits"] = LIMITS_BYTES * self.n
-        # No connections are visited, even if half of them are opposite directions of others.
-        visited = self.limited or self.cycles or self.m // 2 <= settings.hop_budget
-        self.idle = not visited
+        # No rows are gathered, even if half of the connections are opposite directions of others.
+        exchanged = settings.hop_rounds(self.m // 2)[1]
+        self.idle = not (self.limited or self.cycles or exchanged)
         self._divide(self.memory - self.interpreter - most)
         self._count()
         self._sample()

@@ -136,7 +136,7 @@ def _block_nanoseconds(
 
 def _cut_nanoseconds(settings: Settings, size: Size, batches: int) -> dict[str, float]:
     """Return the nanoseconds of the stages that cut blocks, or a small network, into cores."""
-    passes = max(1, LAST_PASSES * settings.refinement_passes)
+    passes = max(1, LAST_PASSES * settings.cut_passes(size.seen))
     connection = SPLIT + SPLIT_FM * settings.fm_passes + GATHER * (batches - 1)
     neuron = SPLIT_NEURON + SPLIT_NEURON_FM * settings.fm_passes
     return {
@@ -243,8 +243,7 @@ def _work(size: Size, settings: Settings, proposals: int) -> float:
 
 def hops_seconds(size: Size, settings: Settings, cycles: int) -> float:
     """Return the seconds of hop refinement on rows; cycles : number of V-cycles."""
-    most = settings.hop_budget // size.seen
-    passes, rounds = min(settings.hop_passes, most), min(settings.exchanges, most)
+    passes, rounds = settings.hop_rounds(size.seen)
     move = PASS * size.crowding**2
     exchange = EXCHANGE * size.seen + EXCHANGE_NEURON * size.neurons
     cycle = (V_CYCLE * size.seen + V_CYCLE_NEURON * size.neurons) * NANO

@@ -255,10 +255,10 @@ def plan_sent(
     label, cluster = packed_bytes(n), packed_bytes(n / CLUSTERED)
     levels, last = _levels_sent(n, plan, rounds)
     block, part, core = map(packed_bytes, (n / settings.block_vertices, parts, chip.cores))
-    hops = min(settings.hop_passes, int(settings.hop_budget // max(1.0, ENTRIES * m)))
+    hops, _ = settings.hop_rounds(ENTRIES * m)
     passes = {
         "refine blocks": (min(settings.block_passes, PASSES), block),
-        "uncoarsen and refine": (min(settings.refinement_passes, PASSES), part),
+        "uncoarsen and refine": (min(settings.cut_passes(ENTRIES * m), PASSES), part),
         "hop refinement": (min(hops, PASSES), core),
     }
     each = {
