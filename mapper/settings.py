@@ -256,8 +256,8 @@ class Settings:
         "levels", 6, (0, 1000), "rounds", fast=0, strong=12,
     )
     hop_budget: int = _whole(
-        "streamed", "max connections that hop passes and exchanges examine; larger networks get one "
-        "pass, unless it is 0", 50_000_000, (0, UNLIMITED), "connections", strong=UNLIMITED,
+        "streamed", "max connections that hop passes and exchanges examine; larger networks get "
+        "one pass, unless it is 0", 50_000_000, (0, UNLIMITED), "connections", strong=UNLIMITED,
     )
     cycles: int = _whole(
         "streamed", "max V-cycles over the mapping, or with multicast over the partition, of "

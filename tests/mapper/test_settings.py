@@ -200,3 +200,23 @@ def test_docs_list_all(run: Run) -> None:
     for name, setting in SETTINGS.items():
         assert f"| `{name}` |" in text
         assert setting.range in text
+
+
+@pytest.mark.parametrize(
+    ("entries", "changes", "rounds", "cut"),
+    [
+        (10, {}, (2, 6), 5),
+        (25_000_000, {}, (2, 2), 5),
+        (50_000_000, {}, (1, 1), 5),
+        (50_000_001, {}, (1, 0), 1),
+        (10**10, {"hop_passes": 0}, (0, 0), 5),
+        (10**10, {"hop_budget": 0}, (0, 0), 5),
+        (10**10, {"objective": "cut"}, (1, 0), 5),
+        (10**10, {"objective": "core", "refinement_passes": 0}, (1, 0), 0),
+    ],
+)
+def test_large_networks_get_one_hop_pass_instead_of_cut_passes(
+    entries: int, changes: dict[str, Any], rounds: tuple[int, int], cut: int
+) -> None:
+    settings = preset("default", **{"objective": "unicast", **changes})
+    assert (settings.hop_rounds(entries), settings.cut_passes(entries)) == (rounds, cut)

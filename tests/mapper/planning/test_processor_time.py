@@ -49,7 +49,8 @@ def test_more_work_takes_longer(path: Path) -> None:
         (seconds(path, 340), "split blocks"),  # gathered in more passes
         (seconds(path, 1024, cluster_rounds=6), "coarsen"),
         (seconds(path, 1024, block_passes=6), "refine blocks"),
-        (seconds(path, 1024, refinement_passes=9), "uncoarsen and refine"),
+        (seconds(path, 1024, hop_budget=0, refinement_passes=9), "uncoarsen and refine"),
+        (seconds(path, 1024, hop_budget=1 << 40), "hop refinement"),
         (seconds(path, 2048, fanout=100), "score"),
     ):
         assert other[stage] > much[stage]
