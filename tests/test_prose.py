@@ -92,4 +92,6 @@ def test_phrases_are_found(tmp_path: Path) -> None:
     for right in ("traffic", "flits per core", "it continues", "the nearest core with room"):
         assert not any(pattern.search(right) for pattern in FOUND.values())
     (tmp_path / "code.py").write_text('behind = 1  # a comment\nvalue = f"text {behind} end"\n')
-    assert list(texts(str(tmp_path / "code.py"))) == ["# a comment", 'f"text {} end"']
+    comment, *rest = texts(str(tmp_path / "code.py"))
+    assert comment == "# a comment"
+    assert re.sub('[f"{}]', "", "".join(rest)) == "text  end"  # in parts since Python 3.12

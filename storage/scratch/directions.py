@@ -1,8 +1,8 @@
 """Directions of the entries of packed rows, so that outgoing connections can be read from them.
 
-A row adds both directions of a pair of vertices. Two bits per entry tell whether there is no
-outgoing connection, only one, with the weight of the entry, or another weight, which is in a
-separate list. Reading the outgoing connections of a network of a million neurons this way takes a
+A row adds both directions of a pair of vertices. Two bits per entry mark whether no connection is
+outgoing, or one with the weight of the entry, or one with another weight, which is in a separate
+list. Reading the outgoing connections of a network of a million neurons this way takes a
 third of the time of reading its file again.
 """
 

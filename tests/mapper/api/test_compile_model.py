@@ -251,3 +251,5 @@ def test_refused_samples(model: Path, said: str, arguments: dict[str, Any]) -> N
     found = mapper.compile_model(model, "2x2", tick_length=1e-3)
     with pytest.raises(mapper.MapperError, match=said):
         found.simulate(**({"samples": "spikes.npz"} | arguments))
+    del found
+    gc.collect()  # since Python 3.12 the error holds the result in a cycle

@@ -54,7 +54,7 @@ def test_the_last_two_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_synapses_are_read_from_the_copy_in_scratch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, largest: int, undirected: bool, kept: bool
 ) -> None:
-    """If its weights are those of the network; the traffic is the same."""
+    """If its weights are not shifted; the traffic is the same."""
     rng, chip = np.random.default_rng(1), Chip("c", 3, 3)
     edges, weights = rng.integers(0, 60, (900, 2)), rng.integers(0, largest, 900)
     path = write_network(tmp_path / "net.bin", edges, 60, weights, undirected=undirected)

@@ -35,6 +35,7 @@ def arrow_of(path: Path) -> dict[Any, float]:
     return {(str(u), str(v)): w for (u, v), w in zip(ends, table["weight"], strict=True)}
 
 
+@pytest.mark.filterwarnings("ignore:The default value for `spmatrix`:DeprecationWarning")
 @pytest.mark.parametrize("undirected", [False, True])
 @pytest.mark.parametrize(
     ("name", "read"),
