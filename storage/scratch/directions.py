@@ -2,8 +2,7 @@
 
 A row adds both directions of a pair of vertices. Two bits per entry mark whether no connection is
 outgoing, or one with the weight of the entry, or one with another weight, which is in a separate
-list. Reading the outgoing connections of a network of a million neurons this way takes a
-third of the time of reading its file again.
+list. Reading outgoing connections from rows takes a third of the time of reading the file again.
 """
 
 from __future__ import annotations
