@@ -54,6 +54,8 @@ def works_of_run(settings: Settings, plan: Plan, chip: Chip, constrained: bool) 
     if settings.method != "classic":
         how = "nets" if plan.nets_held else "levels" if plan.levels else "streamed"
         found = _multilevel(settings, how, chip.usable_count)
+        if how == "streamed" and not plan.held:
+            found.append("scratch")
     if constrained or (chip.synapse_limit, chip.axons_in, chip.out_limit) != (None, None, None):
         found.append("limits")
     return found
@@ -62,7 +64,9 @@ def works_of_run(settings: Settings, plan: Plan, chip: Chip, constrained: bool) 
 def works_of_partition(settings: Settings, plan: Plan) -> list[str]:
     """Return the kinds of task in a partition with this plan, without a chip."""
     name = settings.preset
-    return [f"partition/{name}" if plan.levels else f"run/{name}/cut/streamed"]
+    if plan.levels:
+        return [f"partition/{name}"]
+    return [f"run/{name}/cut/streamed", *([] if plan.held else ["scratch"])]
 
 
 def works_of_compilation(placed: Collection[Settings], cores: int) -> list[str]:

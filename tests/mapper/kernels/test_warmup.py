@@ -212,7 +212,9 @@ def test_a_preset_needs_no_kernels_of_other_presets(preset: str) -> None:
         assert hops - cut
 
 
-SOME = ("generate", "export/metis import/metis", "run/fast/unicast score simulate", "compile")
+SOME = (
+    "generate", "export/metis import/metis", "run/fast/unicast scratch score simulate", "compile",
+)  # fmt: skip
 """Kinds of work that call many kernels, with the works whose files they read; all of them take
 minutes.
 """
