@@ -207,7 +207,7 @@ def works() -> Iterator[tuple[str, list[list[str]]]]:
         )
     some = _runs("--preset", "fast", "--set", "level-budget=0", names=("directed", "sheet"))
     size = ("--chip", "36x36", "--neurons-per-core", "80")
-    yield "scratch", [*some, ["run", "wide.bin", *size, *some[0][len(CHIP) :]]]
+    yield "scratch", [["run", "wide.bin", *size, *some[0][len(CHIP) :]], *some]
     yield "limits", _runs(
         "--synapses-per-core", "4000", "--axons-per-core", "400", names=("directed", "sheet")
     )  # fmt: skip
