@@ -90,7 +90,7 @@ def map_network(
     """
     settings = settings.resolved(chip.delivery)
     _require_possible(chip, settings)
-    limited = chip.with_limits(neurons=max(1, int(settings.fill * chip.neurons)))
+    limited = chip.filled(settings.fill)
     tables = 0 if constraints is None else constraints.bytes
     plan = plan or make_plan(network, limited, settings, tables)
     _announce(network, limited, settings, plan, monitor)
@@ -181,7 +181,7 @@ class _Task:
         None if the chip shares no lists, or if a mapping that counts synapses is as good.
         """
         chip, settings = self.chip, self.settings
-        if chip.sharing == "none" or self.constraints is not None:
+        if chip.sharing == "none" or self.constraints is not None or chip.core_limits:
             return None
         from mapper.populations.stored import tiled_cores
 
@@ -286,7 +286,7 @@ class _Task:
             raise StoppedError
 
 
-def looked_at_here(settings: Settings, plan: Plan, constrained: bool) -> str:
+def looked_at_here(settings: Settings, plan: Plan, chip: Chip, constrained: bool) -> str:
     """Return why workers cannot scan the rows of a network; an empty text if they can."""
     if settings.method == "classic":
         return "the preset classic runs in one process"
@@ -294,6 +294,8 @@ def looked_at_here(settings: Settings, plan: Plan, constrained: bool) -> str:
         return f"objective {settings.objective} holds the nets in memory"
     if plan.levels or plan.held:
         return "the network is held in memory"
+    if chip.core_limits:
+        return "chips whose cores have unlike limits run in one process"
     return "networks with constraints run in one process" if constrained else ""
 
 
@@ -305,7 +307,7 @@ def _map_all(run: MappingRun, doubtful: bool) -> NDArray[np.int32]:
     try:
         return _map_items(run, _method(run), doubtful)
     except DoesNotFitError:
-        if run.constraints is None or not run.restricted:
+        if not run.restricted:
             raise
         core = search_places(run.job, run.constraints, run.settings.cores, run.team)
         if core is None:
@@ -340,8 +342,9 @@ def _map_items(run: MappingRun, method: Method, doubtful: bool) -> NDArray[np.in
             method.placed(part, groups, x, y)
 
         x, y = place_groups(
-            groups, chip, run.settings, monitor, on_stage=on_stage, on_better=on_better
-        )
+            groups, run.places(groups.members.size), run.settings, monitor, on_stage=on_stage,
+            on_better=on_better,
+        )  # fmt: skip
         return {"x": x, "y": y}
 
     before = len(monitor.stages)

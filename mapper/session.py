@@ -162,13 +162,14 @@ def mapped(
         constraints = constraints_on(request, inputs)
         tables = 0 if constraints is None else constraints.bytes
         plan = _plan(inputs.network, chip, settings, listener, tables)
-        works = works_of_run(settings, plan, chip, constraints is not None)
+        restricted = constraints is not None or bool(chip.core_limits)
+        works = works_of_run(settings, plan, chip, restricted)
         with monitor.untimed():
             listener.compile(works, settings.threads)
             load_kernels(works)
         workers = None
         if request.workers is not None:
-            here = looked_at_here(settings, plan, constraints is not None)
+            here = looked_at_here(settings, plan, chip, constraints is not None)
             if here:
                 listener.note(f"note: --workers is not used: {here}")
             else:

@@ -13,6 +13,7 @@ from chipsim.chip.provenance import key_lines, source_lines
 from chipsim.chip.tables import meanings
 from chipsim.chip.time import time_lines
 from chipsim.chip.toml_text import toml_string
+from chipsim.chip.unlike import FIELD, core_limit_lines
 
 _WIDTH = 96
 _LISTED = {"unavailable": 12, "broken_routers": 12, "broken_links": 4}  # cores, pairs per line
@@ -29,7 +30,7 @@ def chip_toml(chip: Chip) -> str:
     )
     lines += key_lines(chip.origin)
     for field, meaning in meanings(Chip).items():
-        if field in (*TABLES, "origin"):
+        if field in (*TABLES, FIELD, "origin"):
             continue
         unit = unit_of(chip, field)
         text = meaning + (f", {unit}" if unit and unit not in (field, "cores") else "")
@@ -45,6 +46,7 @@ def chip_toml(chip: Chip) -> str:
     lines += energy_lines(chip.energy)
     lines += host_lines(chip.host, chip.host_ports, chip.width)
     lines += tables
+    lines += core_limit_lines(chip.core_limits)
     lines += source_lines(chip.origin, chip.to_json())
     return "\n".join(lines) + "\n"
 

@@ -90,9 +90,9 @@ def violations(chip: Chip, usage: Usage) -> list[Violation]:
     faulty = [core for core in chip.unavailable if usage.count[core]]
     found = [Violation(core, "unavailable", int(usage.count[core]), 0) for core in faulty]
     for limit, used in uses(chip, usage).items():
-        allowed = chip.out_limit if limit == "axons_out" else getattr(chip, limit)
+        allowed = chip.limit_of_cores("out_limit" if limit == "axons_out" else limit)
         if allowed is None:
             continue
         over = np.flatnonzero(used > allowed)
-        found += [Violation(int(core), limit, int(used[core]), allowed) for core in over]
+        found += [Violation(int(core), limit, int(used[core]), int(allowed[core])) for core in over]
     return found

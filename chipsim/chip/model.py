@@ -1,4 +1,4 @@
-"""The chip: a mesh of identical cores, core limits, and the cost of a hop."""
+"""The chip: a mesh of cores, core limits, and the cost of a hop."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from chipsim.chip.npu_shape import NpuShape
 from chipsim.chip.provenance import Provenance
 from chipsim.chip.tables import annotations_of
 from chipsim.chip.time import ChipTime
+from chipsim.chip.unlike import FIELD, LimitedCores, check_core_limits, lowered, per_core
 from chipsim.errors import ChipError
-from chipsim.protocols import BoolArray, Int32Array
+from chipsim.protocols import BoolArray, Int32Array, Int64Array
 
 MAX_CORES = 2**31 - 1
 """Core ids are int32."""
@@ -183,13 +184,17 @@ class Chip:
     machine: Annotated[
         Machine | None, Meta(description="tiles, chips and boards, tori, and step costs")
     ] = None
+    core_limits: Annotated[
+        tuple[LimitedCores, ...],
+        Meta(description="lower limits of some cores; all others have the limits above"),
+    ] = ()
     origin: Annotated[
         Provenance | None, Meta(description="description of the chip and sources of its numbers")
     ] = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for name, kind in annotations_of(Chip).items():
-            if name not in (*_FAULTS, "origin", *TABLES):
+            if name not in (*_FAULTS, "origin", FIELD, *TABLES):
                 self._check(name, kind)
         if self.width * self.height > MAX_CORES:
             raise ChipError(
@@ -221,6 +226,8 @@ class Chip:
         for name, checked in checked_faults(self).items():
             object.__setattr__(self, name, checked)
         self._check_host()
+        if self.core_limits:
+            check_core_limits(self)
 
     def _check(self, name: str, kind: Any) -> None:
         value = getattr(self, name)
@@ -278,6 +285,13 @@ class Chip:
         if not self.single_target:
             return self.axons_out
         return self.neurons if self.axons_out is None else min(self.neurons, self.axons_out)
+
+    def limit_of_cores(self, name: str) -> Int64Array | None:
+        """Return a limit of every core, shape (cores,); None if the chip does not have it.
+
+        name : a limit of the file, or one for mappings: `synapse_limit`, `shared_bits`, `out_limit`
+        """
+        return per_core(self, lambda chip: getattr(chip, name))
 
     @property
     def host_ports(self) -> tuple[int, ...]:
@@ -365,8 +379,23 @@ class Chip:
         """
         given = dict(zip(_LIMITS, (neurons, synapses, axons_in, axons_out), strict=True))
         changed: dict[str, Any] = {} if synapses is None else dict(NO_MEMORY)
-        changed |= {k: v for k, v in given.items() if v is not None}
+        limits = {k: v for k, v in given.items() if v is not None}
+        changed |= limits
+        if self.core_limits:
+            changed["core_limits"] = lowered(self.core_limits, limits)
         return replace(self, **changed)
+
+    def filled(self, share: float) -> Chip:
+        """Return the same chip with a share of the neurons of each core, at least 1."""
+
+        def part(neurons: int) -> int:
+            return max(1, int(share * neurons))
+
+        tables = tuple(
+            one if one.neurons is None else replace(one, neurons=part(one.neurons))
+            for one in self.core_limits
+        )
+        return replace(self, neurons=part(self.neurons), core_limits=tables)
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields by name for ``json.dumps``; `presets.from_fields` reads them.
@@ -375,7 +404,7 @@ class Chip:
         are relative, memory bits if the memory is not counted, and the sources of the numbers. A
         machine contributes the keys of `chipsim.chip.machine.KEYS`.
         """
-        hidden = {"origin", *TABLES, *(() if self.single_target else ("single_target",))}
+        hidden = {"origin", FIELD, *TABLES, *(() if self.single_target else ("single_target",))}
         hidden |= {name for name in _UNITS if getattr(self, name) == "relative"}
         hidden |= {name for name, unset in _OMITTED.items() if getattr(self, name) == unset}
         if self.memory_bits is None:
@@ -388,6 +417,8 @@ class Chip:
         }
         if self.machine is not None:
             out |= self.machine.to_json()
+        if self.core_limits:
+            out[FIELD] = [one.to_json() for one in self.core_limits]
         tables = {name: found[name] for name in TABLES if name != "machine"}
         return out | {name: one.to_json() for name, one in tables.items() if one is not None}
 

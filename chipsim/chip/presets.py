@@ -24,6 +24,7 @@ from chipsim.chip.provenance import provenance_from_fields
 from chipsim.chip.sanafe import chip_of_architecture
 from chipsim.chip.time import ChipTime, time_from_table
 from chipsim.chip.toml_text import parse_toml, read_toml_bytes
+from chipsim.chip.unlike import FIELD, core_limits_from_tables
 from chipsim.errors import ChipError
 
 NAMES = (
@@ -49,7 +50,8 @@ def parse_chip(text: str) -> Chip:
     ``energy_router``, ``energy_link``, ``latency_router``, ``latency_link``, ``unavailable`` and
     ``broken_routers`` (lists of core ids, of [x, y] pairs, or of both), ``broken_links`` (a list of
     pairs of these), the tables ``npu`` (`npu_from_table`), ``time`` (`time_from_table`), ``energy``
-    (`energy_from_table`) and ``host`` (`host_from_table`), the keys of a machine
+    (`energy_from_table`), ``host`` (`host_from_table`) and ``core_limits``
+    (`core_limits_from_tables`), the keys of a machine
     (`machine_from_fields`) and the sources of the numbers (`provenance_from_fields`).
     A bare WIDTHxHEIGHT has the default NPU and the cycles of the hardware in ``hw``; presets and
     files without these tables have none.
@@ -128,6 +130,7 @@ def from_fields(values: Mapping[str, Any], where: str = "chip") -> Chip:
             raise ChipError(f"{where}: key {key!r} is missing; add it")
     given = {key: value for key, value in values.items() if key not in (*KEYS, *ORIGIN_KEYS)}
     host, links = given.pop("host", None), given.pop("broken_links", [])
+    unlike = given.pop(FIELD, [])
     empty, routers = given.pop("unavailable", []), given.pop("broken_routers", [])
     try:
         if given.get("npu") is not None:
@@ -146,6 +149,7 @@ def from_fields(values: Mapping[str, Any], where: str = "chip") -> Chip:
             broken_links=core_pairs(links, "broken_links", "core of a broken link", *size),
             host=None if host is None else host_from_table(host, *size),
             machine=machine_from_fields(values, *size),
+            core_limits=core_limits_from_tables(unlike, *size),
         )
         return replace(found, origin=provenance_from_fields(values, found.to_json()))
     except ChipError as error:

@@ -233,9 +233,11 @@ def _time(chip: Chip, traffic: Traffic) -> dict[str, Any]:
 
 def _fill(chip: Chip, traffic: Traffic) -> dict[str, Any]:
     used = traffic.usage.count > 0
-    whole = {"core": traffic.usage.neurons / chip.neurons}
-    if chip.memory_bits is not None:
-        whole["memory"] = uses(chip, traffic.usage)[MEMORY] / chip.memory_bits
+    neurons, memory = (chip.limit_of_cores(name) for name in ("neurons", "memory_bits"))
+    assert neurons is not None, "every core has a limit on neurons"
+    whole = {"core": traffic.usage.neurons / neurons}
+    if memory is not None:
+        whole["memory"] = uses(chip, traffic.usage)[MEMORY] / memory
     found: dict[str, Any] = {"cores_used": int(used.sum())}
     if chip.single_target:
         found["copies"] = int(traffic.usage.axons_out.sum() - traffic.usage.count.sum())

@@ -17,6 +17,7 @@ from mapper.evaluation.neurons.populations import check_populations
 from mapper.evaluation.verify import SlowReader
 from mapper.evaluation.verify_energy import Packets, energies, link_costs
 from mapper.evaluation.verify_latency import latency
+from mapper.evaluation.verify_limits import check_limits, fill_of, memory_of
 from mapper.evaluation.verify_queues import RouterFlits
 from mapper.evaluation.verify_split import SplitReader, check_counts, read_table, require_arrays
 from mapper.evaluation.verify_ticks import ticks
@@ -93,7 +94,7 @@ def verify_mapping(
         check_constraints(folder / "constraints.toml", chip, reader, core)
     finally:
         reader.close()
-    _check_limits(folder, chip, walk.use, np.unique(core))
+    check_limits(folder, chip, walk.use, np.unique(core))
     stated_all: dict[str, Any] = {**report["metrics"], **_nested(report["metrics"])}
     sampled = any(name in stated_all for name in SAMPLE)
     found = _metrics(walk, chip, core, (unit, rate_unit), not sampled)
@@ -164,7 +165,7 @@ def _metrics(
     """
     unit, rate_unit = units
     used = np.unique(core)
-    fill = walk.use["neurons"][used] / chip["neurons"]
+    fill = fill_of(chip, "neurons", walk.use["neurons"])[used]
     cut, hops = walk.cut * unit, walk.hops * unit
     casts, trees = walk.casts.loads(), walk.trees.loads()
     routers = walk.flows.router_loads() if spread and walk.flows is not None else None
@@ -202,7 +203,7 @@ def _metrics(
     if chip.get("sharing") == "offset":
         found["list_words"] = int(walk.use["synapses"].sum())
     if chip.get("memory_bits") is not None:
-        filled = _memory(chip, walk.use)[used] / chip["memory_bits"]
+        filled = fill_of(chip, "memory_bits", memory_of(chip, walk.use))[used]
         found["memory_fill_mean"] = float(filled.mean())
         found["memory_fill_max"] = float(filled.max())
     if chip.get("time") is not None:
@@ -275,36 +276,8 @@ def _link_loads(name: str, loads: NDArray[np.int64], unit: float) -> dict[str, f
     }
 
 
-def _memory(chip: dict[str, Any], use: dict[str, NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Return the bits of memory that each core uses."""
-    synapse = chip["weight_bits"] + chip["index_bits"]
-    neurons = use["neurons"] * chip.get("neuron_bits", 0)
-    return use["synapses"] * synapse + use["axons_in"] * chip["axon_bits"] + neurons
-
-
 def _plain(value: Any) -> int | float:
     return int(value) if float(value).is_integer() else float(value)
-
-
-def _check_limits(
-    folder: Path, chip: dict[str, Any], use: dict[str, NDArray[np.int64]], used: NDArray[np.int64]
-) -> None:
-    faulty = np.intersect1d(used, np.array(chip["unavailable"], np.int64))
-    if faulty.size:
-        raise CheckFailedError(f"{folder}: core {faulty[0]} is unavailable and in use")
-    if chip.get("memory_bits") is not None:
-        use = use | {"memory_bits": _memory(chip, use)}
-    for name, used_of in use.items():
-        allowed = chip[name]
-        if name == "axons_out" and chip.get("single_target"):
-            allowed = min(chip["neurons"], allowed or chip["neurons"])
-        if allowed is None:
-            continue
-        worst = int(used_of.argmax())
-        if used_of[worst] > allowed:
-            raise CheckFailedError(
-                f"{folder}: core {worst} uses {used_of[worst]} {name} of {allowed}"
-            )
 
 
 def read_cores(folder: Path, chip: dict[str, Any], most: int) -> tuple[Int64, Path | None]:

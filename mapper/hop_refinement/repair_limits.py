@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from mapper.concurrency.threads import ThreadTeam
+from mapper.graph.by_label import sums_by_label
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.mesh import CoreMesh, hop_cost
 from mapper.hop_refinement.multilevel import Levels
@@ -43,18 +44,21 @@ def refine_and_repair(
     domains = None if constraints is None else constraints.domains(place, job.chip.cores)
     # Pinned items count neither as size nor as capacity.
     rows = rows.with_sizes(np.where(pinned, 0, combined.sizes))
-    capacities = capacities_beside_pins(job.chip.cores, place, combined, pinned)
+    whole = job.capacities(combined)
+    capacities = capacities_beside_pins(whole, place, combined.sizes, pinned)
     mesh = CoreMesh.of(job.chip, capacities)
     levels = Levels([rows], [], domains)
-    exact = combined.exact and not job.axon_limited
-    limits = job.load.limits
+    filled = sums_by_label(place, combined.sizes, job.chip.cores)
+    exact = combined.exact and not job.axon_limited and bool((filled <= whole).all())
+    load = job.placed
+    limits = load.limits
 
     def on_better(found: Int32) -> None:
         def kept(team: ThreadTeam) -> Int32:
             item = job.items.item
             if exact:
                 return found[item]
-            use = job.load.count(found[item], job.chip.cores, team)
+            use = load.count(found[item], job.chip.cores, team)
             # a repair may take too long after Ctrl-C
             return place[item] if excess(use.table, limits).any() else found[item]
 
@@ -63,7 +67,7 @@ def refine_and_repair(
     found = refine_mapping(Mapped(levels, place, mesh), context, on_better)
     if exact:
         return found
-    use = job.load.count(found[job.items.item], job.chip.cores, team)
+    use = load.count(found[job.items.item], job.chip.cores, team)
     over = excess(use.table, limits)
     if not over.any():
         return found
@@ -71,7 +75,7 @@ def refine_and_repair(
     monitor.note(f"{np.count_nonzero(over):,} cores above a limit after hop refinement")
     memory = plan.grouped or settings.memory_bytes // 4
     use = repair(
-        job.load, Items(job.items.item, pinned, domains), found, job.chip.cores, job.chip.usable,
+        load, Items(job.items.item, pinned, domains), found, job.chip.cores, job.chip.usable,
         memory, settings.seed_of(9), team,
     )  # fmt: skip
     if excess(use.table, limits).any():
@@ -86,22 +90,23 @@ def unless_over_limits(
     job: LimitJob, found: Int32, place: Int32, monitor: Monitor, team: ThreadTeam
 ) -> Int32:
     """Return the refined core of every item, or the placed one if a core is above a limit."""
-    limits = job.load.limits
-    use = job.load.count(found[job.items.item], job.chip.cores, team)
-    over = np.count_nonzero(excess(use.table, limits))
+    load = job.placed
+    use = load.count(found[job.items.item], job.chip.cores, team)
+    over = np.count_nonzero(excess(use.table, load.limits))
     if over:
         monitor.note(f"{over:,} cores above a limit after refinement: refinement is discarded")
     return place if over else found
 
 
-def capacities_beside_pins(
-    cores: int, place: Int32, combined: CombinedCapacity, pinned: Mask
-) -> Int64:
+def capacities_beside_pins(whole: Int64, place: Int32, sizes: Int64, pinned: Mask) -> Int64:
     """Return the capacity of each core without its pinned items, 0 for unused cores.
 
     A core that exchanges brought within its limits may hold more than the combined capacity.
+
+    whole : ndarray[int64], shape (cores,), combined capacity of each core
+    sizes : of the items
     """
-    block_weights = np.zeros((2, cores), np.int64)
-    np.add.at(block_weights, (pinned.astype(np.int64), place), combined.sizes)
-    free = np.maximum(combined.capacity - block_weights[1], block_weights[0])
-    return np.where(np.bincount(place, minlength=cores) > 0, free, 0)
+    block_weights = np.zeros((2, whole.size), np.int64)
+    np.add.at(block_weights, (pinned.astype(np.int64), place), sizes)
+    free = np.maximum(whole - block_weights[1], block_weights[0])
+    return np.where(np.bincount(place, minlength=whole.size) > 0, free, 0)

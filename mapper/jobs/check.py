@@ -134,7 +134,7 @@ def _workers(
     if asked is None:
         return WorkersFound()
     chip, settings = request.chip, request.settings
-    unused = looked_at_here(settings.resolved(chip.delivery), plan, constrained)
+    unused = looked_at_here(settings.resolved(chip.delivery), plan, chip, constrained)
     if unused:
         return WorkersFound(unused=unused)
     threads = asked.threads or max(1, settings.threads // asked.number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +44,7 @@ def place(
     require_placer(settings)
     groups, stop, threads = whole(network, settings.threads), monitor.stop, settings.threads
     largest = int(groups.sizes.argmax())
+    roomy = _roomy(chip, int(groups.sizes[largest]), groups.sizes.size)
     if groups.sizes[largest] > chip.neurons:
         raise DoesNotFitError(
             f"group {largest} has size {groups.sizes[largest]}, but a core holds "
@@ -55,7 +57,7 @@ def place(
         stop.keep(lambda _: core)
 
     def placed() -> None:
-        on_better(*place_groups(groups, chip, settings, monitor, time_limit, on_better=on_better))
+        on_better(*place_groups(groups, roomy, settings, monitor, time_limit, on_better=on_better))
 
     with suppress(KeyboardInterrupt):
         stop.run(placed)
@@ -65,3 +67,22 @@ def place(
     core = stop.kept(ThreadTeam(1))
     traffic = stop.run(lambda: measure_network(network, chip, core, threads), patient=True)
     return core, summarise(chip, traffic)
+
+
+def _roomy(chip: Chip, size: int, groups: int) -> Chip:
+    """Return a chip of only the cores that hold the largest group, if cores differ.
+
+    Raises `DoesNotFitError` if there are fewer of them than groups.
+    """
+    neurons = chip.limit_of_cores("neurons")
+    assert neurons is not None, "every core has a limit on neurons"
+    roomy = chip.usable & (neurons >= size)
+    count = int(np.count_nonzero(roomy))
+    if not chip.core_limits or not count:
+        return chip
+    if count < groups:
+        raise DoesNotFitError(
+            f"{groups:,} groups need as many cores that hold the largest group, of size {size:,}; "
+            f"{count:,} do; use smaller groups, or map the network with `mapper run`"
+        )
+    return replace(chip, unavailable=tuple(np.flatnonzero(~roomy).tolist()), host=None)

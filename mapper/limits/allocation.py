@@ -193,16 +193,15 @@ def _traded(
     return best, least
 
 
-def short_of_cores(kinds: Kinds, needed: Int64, limit: int, name: str) -> str:
+def short_of_cores(kinds: Kinds, needed: Int64, room: Int64, name: str) -> str:
     """Return why kinds of items cannot fit on their cores, in one line; empty if they may fit.
 
     needed : ndarray[int64], shape (items,), use of a limit
-    limit : of each core; name : of the limit
+    room : ndarray[int64], shape (cores,), limit of each core; name : of the limit
     """
     rows, cores = kinds.allowed.shape
     demand = np.zeros(rows, np.int64)
     np.add.at(demand, kinds.kind, needed)
-    room = np.full(cores, limit, np.int64)
     wanted = np.zeros((rows, cores), np.int64)
     wanted[np.arange(rows), kinds.allowed.argmax(axis=1)] = demand
     found = allocate(wanted, room, kinds.allowed, np.arange(cores))
@@ -216,7 +215,7 @@ def short_of_cores(kinds: Kinds, needed: Int64, limit: int, name: str) -> str:
             f"neurons may use hold {capacity:,} ({total - capacity:,} short); give more cores or "
             "larger cores"
         )
-    least = -(-demand // limit)
+    least = -(-demand // int(room.max()))
     for k in np.flatnonzero(kinds.apart.any(axis=1)):
         rivals = [int(k)]  # kinds that must all be apart from each other
         for j in np.flatnonzero(kinds.apart[k]):

@@ -10,7 +10,7 @@ little excess is left, exchanges of vertices repair it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from mapper.limits.use import (
     count_fans,
     excess,
     limits_of,
+    reserved_on,
 )
 from mapper.monitoring.monitor import Monitor
 from storage.arrays import Float64, Int32, Int64
@@ -44,6 +45,7 @@ ATTEMPTS = 7
 WORTH = 0.08  # mean excess per part, as a share of a core, below which a repair starts
 LEAST_STEP = 1.06  # factor between consecutive values of sharing, at least
 HOPE = 0.96  # share of the sharing of the model that is applied: exchanges do the rest
+EXACT = 1 << 32  # products with limits below it are exact
 TYPICAL = 0.7  # quantile of the sharing over the parts above a limit
 
 Attempt = Callable[[CombinedCapacity, int], tuple[Int32, int]]
@@ -53,7 +55,7 @@ Attempt = Callable[[CombinedCapacity, int], tuple[Int32, int]]
 class LimitJob:
     """A network, its items, and the chip whose limits apply.
 
-    load, fans : of the single neurons
+    load, fans : of the single neurons; the load has the limits of the largest core
     items : groups of neurons that move as one
     """
 
@@ -66,6 +68,25 @@ class LimitJob:
     def cores(self) -> int:
         return self.chip.usable_count
 
+    @property
+    def placed(self) -> Load:
+        """Return the load whose parts are the cores of the mesh, each with limits of its own."""
+        return replace(self.load, reserved=reserved_on(self.chip))
+
+    def capacities(self, combined: CombinedCapacity) -> Int64:
+        """Return the combined capacity of every core, shape (cores,); 0 for unusable ones."""
+        found = np.where(self.chip.usable, combined.capacity, 0).astype(np.int64)
+        reserved = self.placed.reserved
+        if reserved is None:
+            return found
+        for limit, lack in zip(self.load.limits, reserved, strict=True):
+            if limit < EXACT:
+                np.minimum(found, combined.whole * (limit - lack) // limit, out=found)
+            elif lack.any():
+                share = (limit - lack) / limit * (1 - 1e-12)
+                np.minimum(found, (combined.whole * share).astype(np.int64), out=found)
+        return found
+
     def demands(self) -> tuple[Int64, ...]:
         """Return the demand of each item for each limit."""
         into = self.items.total(self.fans.into)
@@ -77,12 +98,16 @@ class LimitJob:
         """Return whether a core could exceed a limit on axons at all."""
         if (self.load.limits[[AXONS_IN, AXONS_OUT]] == NO_LIMIT).all():
             return False
+        limits = self.load.limits
+        reserved = self.placed.reserved
+        if reserved is not None:
+            limits = limits - reserved.max(axis=1)
         most_in = np.count_nonzero(self.fans.out)
         if self.load.copies:
             most_out = int(np.clip(self.fans.out, 1, self.cores).sum())
         else:
             most_out = int(np.minimum(self.fans.out, self.cores - 1).sum())
-        return bool(most_in > self.load.limits[AXONS_IN] or most_out > self.load.limits[AXONS_OUT])
+        return bool(most_in > limits[AXONS_IN] or most_out > limits[AXONS_OUT])
 
 
 def make_job(
@@ -91,6 +116,7 @@ def make_job(
     """Return the job of a network; scans its connections only if limits or repairs need them."""
     limits = limits_of(chip)
     repaired = constraints is not None and constraints.restricts_cores
+    repaired |= bool(chip.core_limits)
     if repaired or (limits[SYNAPSES:] < NO_LIMIT).any():
         fans = count_fans(graph, threads)
     else:
@@ -156,13 +182,18 @@ def partition_within_limits(
     )
 
 
-def lacking(chip: Chip, use: Use, over: Int64) -> str:
-    """Return a message with the core that exceeds its limits most after the search."""
-    limits = limits_of(chip)
+def lacking(chip: Chip, use: Use, over: Int64, reserved: Int64 | None = None) -> str:
+    """Return a message with the core that exceeds its limits most after the search.
+
+    reserved : see `Load`
+    """
     worst = int(over.argmax())
-    above = use.table[:, worst] - limits
+    own = np.zeros(BITS + 1, np.int64) if reserved is None else reserved[:, worst]
+    limits = limits_of(chip) - own
+    used = use.table[:, worst] - own
+    above = used - limits
     by_limit = [
-        f"{use.table[r, worst]} {LIMIT_NAMES[r]}, {above[r]} above the limit of {limits[r]}"
+        f"{used[r]} {LIMIT_NAMES[r]}, {above[r]} above the limit of {limits[r]}"
         for r in np.flatnonzero(above > 0)
     ]
     return (

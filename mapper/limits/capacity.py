@@ -92,6 +92,7 @@ class Demand:
     """The minimum demand for one limit, compared with the capacity of the chip.
 
     limit : name of the limit
+    per_core : of the largest core
     needed, available : totals over all usable cores
     vertex : a vertex that no core can hold alone, or None
     largest : demand of the largest vertex
@@ -175,11 +176,18 @@ def demands(graph: Graph, chip: Chip, threads: int = 1, fans: Fans | None = None
 def _demand(limit: str, use: Int64, needed: int, per_core: int, chip: Chip) -> Demand:
     worst = int(use.argmax())
     largest = int(use[worst])
+    available = per_core * chip.usable_count
+    if chip.core_limits:
+        names = {"synapses": "synapse_limit", "axons_out": "out_limit", MEMORY: "shared_bits"}
+        own = chip.limit_of_cores(names.get(limit, limit))
+        assert own is not None, "a core has the limit"
+        available = int(own[chip.usable].sum())
+        per_core = int(own[chip.usable].max())
     return Demand(
         limit,
         per_core,
         needed,
-        per_core * chip.usable_count,
+        available,
         worst if largest > per_core else None,
         largest,
         int(np.count_nonzero(use > per_core)),
@@ -212,7 +220,14 @@ def without_lists(chip: Chip) -> Chip:
     neurons = chip.neurons
     if chip.shared_bits is not None:
         neurons = min(neurons, max(1, chip.shared_bits // chip.neuron_bits))
-    return replace(chip, neurons=neurons, synapses=None, sharing="none", **NO_MEMORY)  # type: ignore[arg-type]
+    unlike = tuple(
+        replace(one, neurons=min(one.neurons, neurons), synapses=None, memory_bits=None)
+        for one in chip.core_limits
+        if one.neurons is not None
+    )
+    chip = replace(chip, core_limits=())
+    chip = replace(chip, neurons=neurons, synapses=None, sharing="none", **NO_MEMORY)  # type: ignore[arg-type]
+    return replace(chip, core_limits=unlike)
 
 
 def require_fit(graph: Graph, chip: Chip, threads: int = 1, fans: Fans | None = None) -> None:

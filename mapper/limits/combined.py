@@ -32,11 +32,17 @@ class CombinedCapacity:
     sizes : ndarray[int64], shape (vertices,)
     capacity : capacity of a core, in the same unit
     exact : parts within the capacity are within all additive limits
+    whole : capacity of a core with the limits of the chip; `capacity` may be lower, to spread parts
     """
 
     sizes: Int64
     capacity: int
     exact: bool = True
+    whole: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.whole:
+            object.__setattr__(self, "whole", self.capacity)
 
 
 def combine_capacity(

@@ -50,6 +50,11 @@ class Constraints:
     name: dict[int, str]
     kinds: Kinds | None = None
 
+    @classmethod
+    def none(cls, neurons: int) -> Constraints:
+        """Return no constraints: every neuron is an item that may be everywhere."""
+        return cls(np.arange(neurons, dtype=np.int32), np.full(neurons, -1, np.int32), {})
+
     @property
     def bytes(self) -> int:
         """Return the bytes of the kinds and their tables, which are held until the end of a run."""
@@ -87,14 +92,17 @@ class Constraints:
         """
         items, chip = self.items(), without_lists(chip)
         limits = {
-            LIMITS[0]: (sizes, chip.neurons),
-            LIMITS[1]: (fans.into, chip.synapse_limit),
-            BITS_OF_MEMORY: (BitCosts.on(chip).of(sizes, fans.into), chip.shared_bits),
+            LIMITS[0]: (sizes, "neurons"),
+            LIMITS[1]: (fans.into, "synapse_limit"),
+            BITS_OF_MEMORY: (BitCosts.on(chip).of(sizes, fans.into), "shared_bits"),
         }
-        for name, (values, limit) in limits.items():
-            if limit is None:
+        for name, (values, key) in limits.items():
+            room = chip.limit_of_cores(key)
+            if room is None:
                 continue
             needed = items.total(values)
+            self._require_pins(needed, room, name)
+            limit = int(room[chip.usable].max())
             if needed.max(initial=0) > limit:
                 worst = int(needed.argmax())
                 short = f"a core holds {limit:,} ({needed[worst] - limit:,} short)"
@@ -109,9 +117,24 @@ class Constraints:
                     "keep fewer neurons together"
                 )
             if self.kinds is not None:
-                lack = short_of_cores(self.kinds, needed, limit, name)
+                lack = short_of_cores(self.kinds, needed, room, name)
                 if lack:
                     raise DoesNotFitError(lack)
+
+    def _require_pins(self, needed: Int64, room: Int64, name: str) -> None:
+        """Raise `DoesNotFitError` if pinned items exceed a core whose limit is lower than others.
+
+        needed : shape (items,), use of a limit; room : shape (cores,), limit of each core
+        """
+        at = np.flatnonzero(self.pinned)
+        over = needed[at] - room[self.core[at]]
+        if over.max(initial=0) > 0 and room.min() < room.max():
+            worst = int(at[over.argmax()])
+            core = int(self.core[worst])
+            raise DoesNotFitError(
+                f"{self.name[worst]}: needs {needed[worst]:,} {name} on core {core}, which holds "
+                f"{room[core]:,} ({over.max():,} short); pin fewer neurons to it"
+            )
 
 
 def combine(

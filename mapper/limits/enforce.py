@@ -101,6 +101,7 @@ class Load:
     limits : ndarray[int64], shape (5,)
     copies : neurons have a single target core, and copies for further ones
     bits : of a memory that neurons and synapses share
+    reserved : ndarray[int64], shape (5, parts), counted as use of each part; None for nothing
     """
 
     graph: Graph
@@ -109,11 +110,16 @@ class Load:
     limits: Int64
     copies: bool = False
     bits: BitCosts = NO_BITS
+    reserved: Int64 | None = None
 
     def count(self, part: Int32, parts: int, team: ThreadTeam) -> Use:
-        return count_use(
+        """Return the use of all parts, with what is reserved in them."""
+        use = count_use(
             self.graph, part, parts, self.sizes, self.fan_in, team, self.copies, self.bits
         )
+        if self.reserved is not None:
+            use.table[:] += self.reserved
+        return use
 
 
 @dataclass(slots=True)
@@ -230,6 +236,8 @@ def _exchange(
         rows[start[v] : end[v]].sort()
 
     pairs = int(use.table[AXONS_IN, active].sum())
+    if load.reserved is not None:
+        pairs -= int(load.reserved[AXONS_IN, active].sum())
     most_pairs = pairs + pairs // 2 + 4 * int(fan_in.max(initial=0)) + 64
     keys, counts = (
         np.full(most_pairs + most_pairs // 4, -1, np.int64),

@@ -20,7 +20,7 @@ ADDITIVE = (NEURONS, SYNAPSES, BITS)
 
 
 def search_places(
-    job: LimitJob, constraints: Constraints, most: int, team: ThreadTeam
+    job: LimitJob, constraints: Constraints | None, most: int, team: ThreadTeam
 ) -> Int32 | None:
     """Return the core of every item within all limits and constraints; None if none was found.
 
@@ -28,10 +28,12 @@ def search_places(
     """
     if job.items.count > ITEMS:
         return None
+    constraints = constraints or Constraints.none(job.items.count)
+    load = job.placed
     found = _Search(job, constraints, most or job.cores).places()
     for place in islice(found, COUNTS):
-        use = job.load.count(place[job.items.item], job.chip.cores, team)
-        if not excess(use.table, job.load.limits).any():
+        use = load.count(place[job.items.item], job.chip.cores, team)
+        if not excess(use.table, load.limits).any():
             return place
     return None
 
@@ -50,7 +52,11 @@ class _Search:
             self._allowed[i] &= np.arange(cores) == constraints.core[i]
         demands = job.demands()
         self._need: Int64 = np.stack([demands[r] for r in (NEURONS, SYNAPSES, -1)])
-        self._limits = job.load.limits[list(ADDITIVE)]
+        load = job.placed
+        self._reserved = np.zeros((0, cores), np.int64) if load.reserved is None else load.reserved
+        self._limits = np.repeat(load.limits[list(ADDITIVE), None], cores, axis=1)
+        if load.reserved is not None:
+            self._limits -= load.reserved[list(ADDITIVE)]
         self._order = np.lexsort((-self._need[0], self._allowed.sum(axis=1))).tolist()
         self._use = np.zeros((len(ADDITIVE), cores), np.int64)
         self._place = np.full(count, -1, np.int32)
@@ -75,12 +81,13 @@ class _Search:
     def _cores(self, i: int) -> list[int]:
         """Return the cores that an item may be on next to the items that are placed."""
         held = np.bincount(self._place[self._place >= 0], minlength=self._use.shape[1]) > 0
-        fits = (self._use + self._need[:, i, None] <= self._limits[:, None]).all(axis=0)
+        fits = (self._use + self._need[:, i, None] <= self._limits).all(axis=0)
         fits &= self._allowed[i]
         fits[self._place[self._apart[i] & (self._place >= 0)]] = False
         if np.count_nonzero(held) >= self._most:
             fits &= held
         bare = np.flatnonzero(fits & ~held)  # equal empty cores lead to equal mappings
-        first = np.unique(self._allowed[:, bare], axis=1, return_index=True)[1]
+        seen = np.concatenate([self._allowed[:, bare], self._reserved[:, bare]])
+        first = np.unique(seen, axis=1, return_index=True)[1]
         fits[np.delete(bare, first)] = False
         return np.flatnonzero(fits).tolist()

@@ -48,6 +48,11 @@ class Kinds:
     apart: Mask
     name: tuple[tuple[str, ...], ...]
 
+    @classmethod
+    def single(cls, items: int, usable: Mask) -> Kinds:
+        """Return the kinds of items that are all under no region and no keep-apart constraint."""
+        return cls(np.zeros(items, np.int32), usable[None], np.zeros((1, 1), np.bool_), ((),))
+
     @property
     def bytes(self) -> int:
         """Return the bytes of the kinds, and of the tables that the search for cores uses."""

@@ -113,6 +113,10 @@ def _chosen(
         k = int(found.short.argmax())
         others = np.extract(allowed[k, order] & ~chosen[order], order)
         given_up = np.flatnonzero(chosen & ~allowed[k])
+        if others.size and not given_up.size:  # a larger core for the smallest one
+            others = others[np.argsort(-room[others], kind="stable")]
+            smallest = np.flatnonzero(chosen & (room < room[others[0]]))
+            given_up = smallest[room[smallest] == room[smallest].min(initial=0)]
         if not others.size or not given_up.size:
             break
         chosen[others[0]] = True

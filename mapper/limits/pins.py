@@ -10,6 +10,7 @@ from mapper.limits.axons import LimitJob, lacking
 from mapper.limits.combined import combine_capacity
 from mapper.limits.combined_constraints import Constraints
 from mapper.limits.enforce import Items, repair
+from mapper.limits.kinds import Kinds
 from mapper.limits.legalise import Cores, legal_places
 from mapper.limits.use import excess
 from storage.arrays import Int32
@@ -61,14 +62,17 @@ def core_of_items(
 
     Raises `DoesNotFitError` if no such mapping within all limits was found.
     """
+    unlike = bool(job.chip.core_limits)
     if constraints is None or not constraints.restricts_cores:
-        return cell[part]
+        if not unlike:
+            return cell[part]
+        constraints = constraints or Constraints.none(job.items.count)
     place = pinned_cells(cell, part, constraints.core)[part]
-    if constraints.kinds is not None:
+    if constraints.kinds is not None or unlike:
         combined = combine_capacity(job.demands(), job.load.limits, np.zeros(2), job.cores)
-        capacity = np.where(job.chip.usable, combined.capacity, 0)
-        cores = Cores(job.chip.width, capacity, most)
-        place = legal_places(place, constraints.kinds, constraints.core, combined.sizes, cores)
+        kinds = constraints.kinds or Kinds.single(job.items.count, job.chip.usable)
+        cores = Cores(job.chip.width, job.capacities(combined), most)
+        place = legal_places(place, kinds, constraints.core, combined.sizes, cores)
     return keep_constraints(job, place, constraints, memory, seed, team)
 
 
@@ -91,9 +95,13 @@ def keep_constraints(
     domains = None if kinds is None else kinds.domains(place, pinned)
     items = Items(job.items.item, pinned, domains)
     usable = job.chip.usable
-    use = repair(job.load, items, place, job.chip.cores, usable, memory, seed, team)
-    over = excess(use.table, job.load.limits)
+    load = job.placed
+    use = repair(load, items, place, job.chip.cores, usable, memory, seed, team)
+    over = excess(use.table, load.limits)
     if over.any():
         remedy = "pin fewer neurons" if kinds is None else "relax the constraints"
-        raise DoesNotFitError(f"{lacking(job.chip, use, over)}; {remedy} or use larger cores")
+        if not constraints.restricts_cores:
+            remedy = "use a larger chip"
+        missing = lacking(job.chip, use, over, load.reserved)
+        raise DoesNotFitError(f"{missing}; {remedy} or use larger cores")
     return place

@@ -116,6 +116,22 @@ def limits_of(chip: Chip) -> Int64:
     return np.array([NO_LIMIT if limit is None else limit for limit in given], np.int64)
 
 
+def reserved_on(chip: Chip) -> Int64 | None:
+    """Return what each core lacks of the limits of the chip, shape (5, cores); None for nothing.
+
+    Counted as use of a core, it keeps the core within its own limits.
+    """
+    if not chip.core_limits:
+        return None
+    names = ("neurons", "synapse_limit", "axons_in", "out_limit", "shared_bits")
+    own = [chip.limit_of_cores(name) for name in names]
+    most = limits_of(chip)
+    return np.stack(
+        [np.zeros(chip.cores, np.int64) if one is None else most[r] - one
+         for r, one in enumerate(own)]
+    )  # fmt: skip
+
+
 def weight_of_excess(limits: Int64) -> Int64:
     """Return the weight of one unit above each limit, which makes limits comparable."""
     return np.maximum(1, ONE_CORE // limits)

@@ -48,7 +48,7 @@ class Nets(Method):
         self._run = run
         network, monitor = run.network, run.monitor
         with monitor.stage("read"):
-            self._nets, self._capacity = nets_of(run), run.combined.capacity
+            self._nets, self._combined = nets_of(run), run.combined
             self._neurons = self._nets.sizes
         shift = weight_shift(network.meta.total_weight, network.meta.synapses)
         rows = StreamedRows(run.graph, run.combined.sizes, shift)
@@ -68,15 +68,15 @@ class Nets(Method):
 
         part, parts, combined = run.partition_within_limits(attempt)
         self._nets = self._nets._replace(sizes=combined.sizes)
-        self._capacity = combined.capacity
+        self._combined = combined
         with run.monitor.stage("groups"):
             return part, net_traffic(self._nets, part, parts)
 
     def refine(self, core: Int32) -> Int32:
         if self._run.settings.objective == "time":
             return self._refine_by_time(core)
-        sized = CombinedCapacity(self._nets.sizes, self._capacity)
-        return refine_by_nets(self._run, self._nets, core, self._run.spread(sized).capacity)
+        spread = self._run.spread(self._combined)
+        return refine_by_nets(self._run, self._nets, core, spread)
 
     def _refine_by_time(self, core: Int32) -> Int32:
         nets = self._nets
@@ -88,13 +88,13 @@ class Nets(Method):
             whole = whole_nets(nets, self._neurons, costs.delivery)
             return most_cycles(tick_state(whole, found.copy(), mesh, costs)[1], costs)
 
-        return refine_by_time(self._run, core, self._capacity, seen, cycles_of)
+        return refine_by_time(self._run, core, self._combined, seen, cycles_of)
 
 
 def refine_by_time(
     run: MappingRun,
     core: Int32,
-    capacity: int,
+    combined: CombinedCapacity,
     seen: Callable[[CoreMesh, TickCosts], TickNets],
     cycles_of: Callable[[Int32, CoreMesh, TickCosts], float],
 ) -> Int32:
@@ -104,11 +104,11 @@ def refine_by_time(
     cycles_of : returns the cycles of a tick of a mapping, with all nets
     """
     with run.monitor.stage(REFINED_BY["time"]):
-        if run.restricted:
+        if run.constraints is not None and run.constraints.restricts_cores:
             run.monitor.note("no refinement: constraints restrict some neurons to cores")
             return core
-        mesh = run.mesh(core, capacity)
-        capacities = np.where(run.usable(core), capacity, 0).astype(np.int64)
+        mesh = run.mesh(core, combined)
+        capacities = np.where(run.usable(core), run.job.capacities(combined), 0)
         mesh = replace(mesh, capacities=capacities)
         meta = run.network.meta
         rated = meta.attributes.get(RATE)
@@ -136,7 +136,7 @@ def refine_by_time_streamed(run: MappingRun, core: Int32) -> Int32:
     def cycles_of(found: Int32, *_: object) -> float:
         return float(summarise(run.chip, run.measurements.measure(found))["tick_cycles"])
 
-    return refine_by_time(run, core, run.combined.capacity, seen, cycles_of)
+    return refine_by_time(run, core, run.combined, seen, cycles_of)
 
 
 def nets_of(run: MappingRun) -> Hypergraph:
@@ -150,7 +150,9 @@ def nets_of(run: MappingRun) -> Hypergraph:
     return nets
 
 
-def refine_by_nets(run: MappingRun, nets: Hypergraph | None, core: Int32, capacity: int) -> Int32:
+def refine_by_nets(
+    run: MappingRun, nets: Hypergraph | None, core: Int32, combined: CombinedCapacity
+) -> Int32:
     """Move vertices to save hops of their packets: packets to each core, or multicast trees.
 
     nets : None to read them first, with the sizes of the items
@@ -158,7 +160,7 @@ def refine_by_nets(run: MappingRun, nets: Hypergraph | None, core: Int32, capaci
     with run.monitor.stage(REFINED_BY[run.settings.objective]):
         if nets is None:
             nets = nets_of(run)._replace(sizes=run.combined.sizes)
-        mesh = run.mesh(core, capacity)
+        mesh = run.mesh(core, combined)
 
         def on_better(found: Int32) -> None:
             run.keep(lambda team: checked(run, found, core, team))

@@ -75,7 +75,8 @@ class MappingRun:
     @property
     def restricted(self) -> bool:
         """Return whether some neurons may not be on all cores, or not with all others."""
-        return self.constraints is not None and self.constraints.restricts_cores
+        found = self.constraints
+        return bool(self.chip.core_limits) or (found is not None and found.restricts_cores)
 
     @property
     def single_capacity(self) -> bool:
@@ -108,12 +109,37 @@ class MappingRun:
         )  # fmt: skip
 
     def spread(self, combined: CombinedCapacity) -> CombinedCapacity:
-        """Reduce the capacity to get a part for each core, if the number of cores is a goal."""
+        """Reduce the capacity of parts: to that of enough cores, and to get a part for each core.
+
+        The latter if the number of cores is a goal.
+        """
+        if self.chip.core_limits:
+            capacity = self._common_capacity(combined)
+            combined = replace(combined, capacity=capacity)
         if not self.settings.cores and self.settings.objective != "time":
             return combined
         most = int(combined.sizes.max(initial=1))
         capacity = max(most, math.ceil(int(combined.sizes.sum()) / (self.cores * FILL)))
         return replace(combined, capacity=min(combined.capacity, capacity))
+
+    def _common_capacity(self, combined: CombinedCapacity) -> int:
+        """Return the largest capacity that enough cores have for all parts; else the largest."""
+        own = np.sort(self.job.capacities(combined)[self.chip.usable])[::-1]
+        size, largest = int(combined.sizes.sum()), int(combined.sizes.max(initial=1))
+        for capacity in map(int, np.unique(own)[::-1]):
+            count = min(self.cores, int(np.count_nonzero(own >= capacity)))
+            if capacity >= largest and size <= count * max(1, int(capacity * FILL)):
+                return capacity
+        return int(own[0])
+
+    def places(self, parts: int) -> Chip:
+        """Return the chip on which parts are placed: only its largest cores, if cores differ."""
+        if not self.chip.core_limits:
+            return self.chip
+        own = self.job.capacities(self.combined)
+        least = np.sort(own[self.chip.usable])[::-1][min(parts, self.chip.usable_count) - 1]
+        unavailable = np.flatnonzero(~self.chip.usable | (own < least)).tolist()
+        return replace(self.chip, unavailable=tuple(unavailable), host=None, core_limits=())
 
     def keep(self, make: Keep) -> None:
         """Keep a mapping for Ctrl-C; make : returns the core of every item, see `Stop.keep`.
@@ -150,10 +176,10 @@ class MappingRun:
             return self.chip.usable.ravel()
         return np.bincount(core, minlength=self.chip.cores) > 0
 
-    def mesh(self, core: Int32, capacity: int) -> CoreMesh:
+    def mesh(self, core: Int32, combined: CombinedCapacity) -> CoreMesh:
         """Return the mesh of the chip, with capacity on the cores in use only."""
         used = np.bincount(core, minlength=self.chip.cores) > 0
-        capacities = np.where(used, capacity, 0).astype(np.int64)
+        capacities = np.where(used, self.job.capacities(combined), 0)
         return CoreMesh.of(self.chip, capacities)
 
 

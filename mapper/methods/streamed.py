@@ -114,7 +114,7 @@ class Streamed(Method):
         if run.plan.nets_after and run.settings.objective == "time" and not run.constraints:
             return refine_by_time_streamed(run, core)
         if run.plan.nets_after and run.settings.objective != "time":
-            return refine_by_nets(run, None, core, self._combined.capacity)
+            return refine_by_nets(run, None, core, self._combined)
         if run.settings.objective == "core":
             run.monitor.note(
                 "hop refinement uses one packet per synapse: the network has more synapses than a "
@@ -131,7 +131,7 @@ class Streamed(Method):
         run = self._run
         with run.monitor.stage("hop refinement"):
             if run.single_capacity:
-                mesh = run.mesh(core, run.combined.capacity)
+                mesh = run.mesh(core, run.combined)
 
                 def on_better(core: Int32) -> None:
                     run.keep(lambda _: self._balanced(core))

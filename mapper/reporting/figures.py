@@ -9,6 +9,8 @@ from __future__ import annotations
 import shlex
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from chipsim.chip.limits import LIMITS
 from mapper.reporting.cells import Cell, Fact, Head, Series, Table, lookup, percent, table
 from mapper.reporting.metrics import (
@@ -253,10 +255,12 @@ def limits(views: list[View]) -> Table:
             if name not in view.peaks:
                 continue
             most, mean = view.peaks[name]
-            allowed = getattr(view.chip, name)
+            allowed: Any = view.limits[name]
             near = Cell("no limit")
-            if allowed is not None:
-                near = Cell(percent(most / allowed), bar=most / allowed)
+            if name in view.fullest:
+                near = Cell(percent(view.fullest[name]), bar=view.fullest[name])
+            if isinstance(allowed, np.ndarray):
+                allowed = f"{allowed.min():,.0f} to {allowed.max():,.0f}"
             head = Head(name, meaning=meanings[name], series=series)
             rows.append([head, most, mean, allowed, near])
     heads = ("", "Fullest core", "Mean", "Limit", "Fullest / limit")

@@ -93,6 +93,8 @@ class View:
     links : by name of `LINKS`, shape (4, rows, columns), in the form of `chipsim.traffic.links`
     state : shape (rows, columns), `EMPTY`, `USED` or `UNAVAILABLE`
     usage : by core limit, shape (rows, columns)
+    limits : by core limit: of all cores, or shape (rows, columns) if cores differ; None: no limit
+    fullest : largest use of each limit, as a share of the limit of the same core
     within : traffic within the core, shape (rows, columns)
     distances : traffic per number of hops, from 0 to the longest route
     loads : every existing link, strongest first, by name of `LINKS`
@@ -111,6 +113,8 @@ class View:
     links: dict[str, Grid]
     state: Grid
     usage: dict[str, Grid]
+    limits: dict[str, Grid | int | None]
+    fullest: dict[str, float]
     within: Grid
     distances: Grid
     loads: dict[str, Grid]
@@ -209,7 +213,7 @@ def make_view(
         tile=tile,
         layers={
             POPULATION: np.zeros_like(cells(state)),
-            "fill": per_core(use.neurons / chip.neurons),
+            "fill": per_core(use.neurons / _limit(chip, "neurons")),
             "outgoing": per_core(profile.outgoing, unit),
             "incoming": per_core(profile.incoming, unit),
             HOPS: cells(_mean_hops(chip, profile)),
@@ -222,6 +226,17 @@ def make_view(
             cells(state == USED), USED, np.where(cells(state == EMPTY), EMPTY, UNAVAILABLE)
         ),
         usage={name: per_core(values) for name, values in filled.items()},
+        limits={
+            name: per_core(_limit(chip, name))
+            if any(name in one.own for one in chip.core_limits)
+            else getattr(chip, name)
+            for name in filled
+        },
+        fullest={
+            name: float((values / _limit(chip, name)).max(initial=0.0))
+            for name, values in filled.items()
+            if getattr(chip, name) is not None
+        },
         within=per_core(profile.within, unit),
         distances=_real(profile.distances, unit),
         loads={name: np.sort(array[works])[::-1] for name, array in links.items()},
@@ -303,7 +318,10 @@ def _plain(view: View, layers: list[str], links: list[str]) -> dict[str, Any]:
         "width": chip.width,
         "height": chip.height,
         "tile": view.tile,
-        "limits": {name: getattr(chip, name) for name in view.usage},
+        "limits": {
+            name: short(one) if isinstance(one, np.ndarray) else one
+            for name, one in view.limits.items()
+        },
         "state": view.state.ravel().tolist(),
         "window": list(view.window),
         "layers": {
@@ -394,3 +412,10 @@ def _tiled(array: Grid, tile: int) -> Grid:
     padded = np.zeros((*front, rows * tile, columns * tile), array.dtype)
     padded[..., :height, :width] = array
     return padded.reshape(*front, rows, tile, columns, tile).max(axis=(-3, -1))
+
+
+def _limit(chip: Chip, name: str) -> Grid:
+    """Return a limit that the chip has, of every core."""
+    found = chip.limit_of_cores(name)
+    assert found is not None, "the chip has the limit"
+    return found

@@ -21,8 +21,14 @@ function makeMap(mapping, index) {
     map.base.hidden = false;
     map.canvas = true;
   }
-  mapping.layers.fill = mapping.usage.neurons.map(used => used / mapping.limits.neurons);
+  mapping.layers.fill = mapping.usage.neurons.map(
+    (used, core) => used / limitOf(mapping, "neurons", core));
   return map;
+}
+// A limit of a core: one number for all cores, or a list where cores differ.
+function limitOf(mapping, name, core) {
+  const limit = mapping.limits[name];
+  return Array.isArray(limit) ? limit[core] : limit;
 }
 
 const loadsOf = (map, d) => (map.mapping.links[state.links] ?? [])[d] ?? [];

@@ -14,7 +14,7 @@ function values(map, core, brief) {
   else {
     for (const [name, word] of Object.entries(LIMITS)) {
       if (!(name in mapping.usage)) continue;
-      const limit = mapping.limits[name], used = number(mapping.usage[name][core]);
+      const limit = limitOf(mapping, name, core), used = number(mapping.usage[name][core]);
       if (!brief || name === "neurons" || limit !== null)
         rows.push([word, limit === null ? used : `${used} of ${number(limit)}`]);
     }

@@ -54,7 +54,7 @@ def test_bounds_refuse_only_what_is_impossible(seed: int) -> None:
     rng = np.random.default_rng(seed)
     kinds = random_kinds(rng, 5, 3, 3)
     needed, limit = rng.integers(1, 3, 5), int(rng.integers(2, 5))
-    said = short_of_cores(kinds, needed, limit, "neurons")
+    said = short_of_cores(kinds, needed, np.full(kinds.allowed.shape[1], limit), "neurons")
     possible = False
     for place in itertools.product(range(3), repeat=5):
         core = np.array(place, np.int32)
