@@ -119,7 +119,7 @@ def test_checks_report_the_time_of_a_run(
         close(monitor)
 
     monkeypatch.setattr(Monitor, "close", closing)
-    monkeypatch.setattr("mapper.planning.processor_time.slowness", lambda: 2.0)
+    monkeypatch.setattr("mapper.jobs.check.slowness", lambda: 2.0)
     assert run("run", *command, "--threads", "2", "-o", "out").code == 0
     told = run("check", *command, "--json").json()["run"]["processor_seconds"]
     assert {"read", "coarsen", "split blocks", "score"} <= set(told)
