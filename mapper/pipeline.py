@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from chipsim.chip.limits import violations
 from chipsim.chip.model import Chip
+from chipsim.chip.unlike import filled
 from chipsim.traffic.arrays import Traffic
 from chipsim.traffic.metrics import summarise
 from mapper.concurrency.interrupts import Stop
@@ -90,7 +91,7 @@ def map_network(
     """
     settings = settings.resolved(chip.delivery)
     _require_possible(chip, settings)
-    limited = chip.filled(settings.fill)
+    limited = filled(chip, settings.fill)
     tables = 0 if constraints is None else constraints.bytes
     plan = plan or make_plan(network, limited, settings, tables)
     _announce(network, limited, settings, plan, monitor)

@@ -325,30 +325,6 @@ class Settings:
 
         return int(SeedSequence([self.seed, step]).generate_state(1)[0] >> 1)
 
-    def hop_rounds(self, entries: float) -> tuple[int, int]:
-        """Return the hop passes and the exchanges of a mapping whose rows are streamed.
-
-        entries : of all rows
-
-        A network beyond `hop_budget` still gets one pass. On a cortical sheet of a million neurons
-        it saves 3 % of the hops, and takes 6 % of the time.
-        """
-        most = int(self.hop_budget // max(1.0, entries))
-        passes = max(1, most) if self.hop_budget else 0
-        return min(self.hop_passes, passes), min(self.exchanges, most)
-
-    def cut_passes(self, entries: float) -> int:
-        """Return the passes over the cores of a partition whose rows are streamed.
-
-        entries : of all rows
-
-        Beyond `hop_budget`, the hop pass that follows makes the later ones nearly superfluous: they
-        save 0.1 % of the hops in half of its time.
-        """
-        moved = self.objective in ("unicast", "core", "time") and self.hop_rounds(entries)[0]
-        large = entries > self.hop_budget
-        return min(self.refinement_passes, 1) if moved and large else self.refinement_passes
-
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 

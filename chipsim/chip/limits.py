@@ -8,6 +8,7 @@ import numpy as np
 
 from chipsim.chip.memory import memory_use
 from chipsim.chip.model import Chip
+from chipsim.chip.unlike import limit_of_cores
 from chipsim.errors import ChipError
 from chipsim.protocols import Int64Array
 
@@ -90,7 +91,7 @@ def violations(chip: Chip, usage: Usage) -> list[Violation]:
     faulty = [core for core in chip.unavailable if usage.count[core]]
     found = [Violation(core, "unavailable", int(usage.count[core]), 0) for core in faulty]
     for limit, used in uses(chip, usage).items():
-        allowed = chip.limit_of_cores("out_limit" if limit == "axons_out" else limit)
+        allowed = limit_of_cores(chip, "out_limit" if limit == "axons_out" else limit)
         if allowed is None:
             continue
         over = np.flatnonzero(used > allowed)

@@ -19,9 +19,9 @@ from chipsim.chip.npu_shape import NpuShape
 from chipsim.chip.provenance import Provenance
 from chipsim.chip.tables import annotations_of
 from chipsim.chip.time import ChipTime
-from chipsim.chip.unlike import FIELD, LimitedCores, check_core_limits, lowered, per_core
+from chipsim.chip.unlike import FIELD, LimitedCores, check_core_limits, lowered
 from chipsim.errors import ChipError
-from chipsim.protocols import BoolArray, Int32Array, Int64Array
+from chipsim.protocols import BoolArray, Int32Array
 
 MAX_CORES = 2**31 - 1
 """Core ids are int32."""
@@ -58,10 +58,8 @@ _ASKED = {
     "single_target": "true or false",
     "energy_unit": "relative or pJ",
     "latency_unit": "relative or ns",
-    **dict.fromkeys(
-        ("energy_link", "latency_link"),
-        "a finite number, 0 or more, or two: east-west and north-south",
-    ),
+    "energy_link": "a finite number, 0 or more, or two: east-west and north-south",
+    "latency_link": "a finite number, 0 or more, or two: east-west and north-south",
 }
 
 Count = Annotated[int, Meta(ge=1, le=MAX_LIMIT)]
@@ -226,8 +224,7 @@ class Chip:
         for name, checked in checked_faults(self).items():
             object.__setattr__(self, name, checked)
         self._check_host()
-        if self.core_limits:
-            check_core_limits(self)
+        check_core_limits(self)
 
     def _check(self, name: str, kind: Any) -> None:
         value = getattr(self, name)
@@ -243,12 +240,9 @@ class Chip:
             raise ChipError(f"{where}: {name} is {value!r}; give {asked}") from error
 
     def _check_host(self) -> None:
-        if self.host is None:
-            return
-        faulty = set(self.unavailable)
-        for core in self.host.ports:
+        for core in () if self.host is None else self.host.ports:
             check_core(self, "host: port", core)
-            if core in faulty:
+            if core in self.unavailable:
                 raise ChipError(
                     f"chip {self.name}: host: port {place_of(self, core)} is at an unavailable "
                     "core; give usable cores"
@@ -285,13 +279,6 @@ class Chip:
         if not self.single_target:
             return self.axons_out
         return self.neurons if self.axons_out is None else min(self.neurons, self.axons_out)
-
-    def limit_of_cores(self, name: str) -> Int64Array | None:
-        """Return a limit of every core, shape (cores,); None if the chip does not have it.
-
-        name : a limit of the file, or one for mappings: `synapse_limit`, `shared_bits`, `out_limit`
-        """
-        return per_core(self, lambda chip: getattr(chip, name))
 
     @property
     def host_ports(self) -> tuple[int, ...]:
@@ -378,24 +365,9 @@ class Chip:
         A number of synapses replaces the bits of the memory.
         """
         given = dict(zip(_LIMITS, (neurons, synapses, axons_in, axons_out), strict=True))
-        changed: dict[str, Any] = {} if synapses is None else dict(NO_MEMORY)
-        limits = {k: v for k, v in given.items() if v is not None}
-        changed |= limits
-        if self.core_limits:
-            changed["core_limits"] = lowered(self.core_limits, limits)
-        return replace(self, **changed)
-
-    def filled(self, share: float) -> Chip:
-        """Return the same chip with a share of the neurons of each core, at least 1."""
-
-        def part(neurons: int) -> int:
-            return max(1, int(share * neurons))
-
-        tables = tuple(
-            one if one.neurons is None else replace(one, neurons=part(one.neurons))
-            for one in self.core_limits
-        )
-        return replace(self, neurons=part(self.neurons), core_limits=tables)
+        limits = {name: value for name, value in given.items() if value is not None}
+        memory: dict[str, Any] = {} if synapses is None else dict(NO_MEMORY)
+        return replace(self, **memory, **limits, core_limits=lowered(self.core_limits, limits))
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields by name for ``json.dumps``; `presets.from_fields` reads them.

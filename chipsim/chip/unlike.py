@@ -1,4 +1,4 @@
-"""Cores with limits of their own: the tables ``[[core_limits]]`` of chip files.
+"""Cores with lower limits than others: the tables ``[[core_limits]]`` of chip files.
 
 The top-level limits of a chip hold for all cores; a table lowers some of them on some cores. A core
 in several tables has the lowest of their limits.
@@ -6,9 +6,9 @@ in several tables has the lowest of their limits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -18,9 +18,6 @@ from chipsim.chip.places import core_ids
 from chipsim.chip.tables import annotations_of, checked_table, meanings
 from chipsim.errors import ChipError
 from chipsim.protocols import Int64Array
-
-if TYPE_CHECKING:
-    from chipsim.chip.model import Chip
 
 FIELD = "core_limits"
 OWN_LIMITS = ("neurons", "synapses", "axons_in", "axons_out", "memory_bits")
@@ -122,7 +119,19 @@ def core_limits_from_tables(values: object, width: int, height: int) -> tuple[Li
     return tuple(found)
 
 
-def check_core_limits(chip: Chip) -> None:
+class _Limited(_Mesh, Protocol):
+    """A chip; a protocol, because chips have these tables."""
+
+    @property
+    def core_limits(self) -> tuple[LimitedCores, ...]: ...
+    @property
+    def neurons(self) -> int: ...
+
+
+_Chip = TypeVar("_Chip", bound=_Limited)
+
+
+def check_core_limits(chip: _Limited) -> None:
     """Raise `ChipError` for cores outside the mesh, and limits that are not lower."""
     for number, one in enumerate(chip.core_limits, 1):
         where = f"chip {chip.name}: {FIELD} {number}"
@@ -164,22 +173,22 @@ def _check_cores(mesh: _Mesh, one: LimitedCores, where: str) -> None:
             )
 
 
-def chip_of_cores(chip: Chip, one: LimitedCores) -> Chip:
+def chip_of_cores(chip: _Chip, one: LimitedCores) -> _Chip:
     """Return a chip all of whose cores have the limits of a table."""
-    return replace(chip, core_limits=(), **one.own)  # type: ignore[arg-type]
+    return replace(chip, core_limits=(), **one.own)  # type: ignore[type-var]
 
 
-def per_core(chip: Chip, limit: Callable[[Chip], int | None]) -> Int64Array | None:
+def limit_of_cores(chip: _Limited, name: str) -> Int64Array | None:
     """Return a limit of every core, shape (cores,); None if the chip does not have it.
 
-    limit : function from a chip of equal cores to the limit
+    name : a limit of the file, or one for mappings: `synapse_limit`, `shared_bits`, `out_limit`
     """
-    most = limit(chip)
+    most = getattr(chip, name)
     if most is None:
         return None
-    found = np.full(chip.cores, most, np.int64)
+    found = np.full(chip.width * chip.height, most, np.int64)
     for one in chip.core_limits:
-        own = limit(chip_of_cores(chip, one))
+        own = getattr(chip_of_cores(chip, one), name)
         ids = one.ids(chip.width)
         found[ids] = np.minimum(found[ids], most if own is None else own)
     return found
@@ -203,6 +212,19 @@ def lowered(
         if own:
             found.append(replace(one, **(dict.fromkeys(OWN_LIMITS) | own)))  # type: ignore[arg-type]
     return tuple(found)
+
+
+def filled(chip: _Chip, share: float) -> _Chip:
+    """Return the same chip with a share of the neurons of each core, at least 1."""
+
+    def part(neurons: int) -> int:
+        return max(1, int(share * neurons))
+
+    tables = tuple(
+        one if one.neurons is None else replace(one, neurons=part(one.neurons))
+        for one in chip.core_limits
+    )
+    return replace(chip, neurons=part(chip.neurons), core_limits=tables)  # type: ignore[type-var]
 
 
 def core_limit_lines(tables: tuple[LimitedCores, ...]) -> list[str]:

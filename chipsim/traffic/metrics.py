@@ -80,6 +80,7 @@ import numpy as np
 from chipsim.chip.faults import working_links
 from chipsim.chip.limits import MEMORY, uses
 from chipsim.chip.model import Chip
+from chipsim.chip.unlike import limit_of_cores
 from chipsim.errors import ChipError
 from chipsim.protocols import Int64Array
 from chipsim.traffic.arrays import Traffic
@@ -233,7 +234,7 @@ def _time(chip: Chip, traffic: Traffic) -> dict[str, Any]:
 
 def _fill(chip: Chip, traffic: Traffic) -> dict[str, Any]:
     used = traffic.usage.count > 0
-    neurons, memory = (chip.limit_of_cores(name) for name in ("neurons", "memory_bits"))
+    neurons, memory = (limit_of_cores(chip, name) for name in ("neurons", "memory_bits"))
     assert neurons is not None, "every core has a limit on neurons"
     whole = {"core": traffic.usage.neurons / neurons}
     if memory is not None:

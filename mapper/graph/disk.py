@@ -19,6 +19,7 @@ from mapper.graph.sparsification import ThinnedGraph
 from mapper.planning.core_limits import CoreLimits
 from mapper.planning.memory import LEVEL_ROW_BYTES, most_parts
 from mapper.planning.plan import Plan
+from mapper.planning.rounds import cut_passes, hop_rounds
 from mapper.settings import BY_NETS, Settings
 from storage.arrays import Int64
 from storage.compression import compress
@@ -150,7 +151,7 @@ def _steps(entries: float, settings: Settings, plan: Plan) -> tuple[int, int]:
         count += settings.net_cycles
     if plan.levels:
         return count, 0
-    passes, exchanges = settings.hop_rounds(entries)
+    passes, exchanges = hop_rounds(settings, entries)
     count += passes + (exchanges + 1) // 2
-    count += (settings.cut_passes(entries) + 1) // 2
+    count += (cut_passes(settings, entries) + 1) // 2
     return count, 0 if plan.sample is None else 1 + (settings.block_passes + 1) // 2

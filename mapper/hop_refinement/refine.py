@@ -32,6 +32,7 @@ from mapper.monitoring.context import Context
 from mapper.partitioning.kway_refinement import refine_round
 from mapper.planning.memory import HELD_BYTES
 from mapper.planning.plan import Plan
+from mapper.planning.rounds import hop_rounds
 from mapper.resume.checkpoint import Arrays
 from mapper.scoring.stage_costs import estimate
 from mapper.settings import Settings
@@ -181,7 +182,7 @@ def refine_mapping(mapped: Mapped, context: Context, on_better: OnMapping = igno
     settings, plan, _, monitor, team = context
     rows, mesh = mapped.levels.finest, mapped.mesh
     steps = _Refinement(mapped, context, on_better)
-    passes, rounds = settings.hop_rounds(rows.entries)
+    passes, rounds = hop_rounds(settings, rows.entries)
     if mesh.most == CUT:
         passes = 0  # partitioning included them
     v_cycles = plan.cycles

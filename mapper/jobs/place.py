@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
+from chipsim.chip.unlike import limit_of_cores
 from chipsim.traffic.metrics import summarise
 from mapper.concurrency.stop_flag import StoppedError
 from mapper.concurrency.threads import ThreadTeam
@@ -74,7 +75,7 @@ def _roomy(chip: Chip, size: int, groups: int) -> Chip:
 
     Raises `DoesNotFitError` if there are fewer of them than groups.
     """
-    neurons = chip.limit_of_cores("neurons")
+    neurons = limit_of_cores(chip, "neurons")
     assert neurons is not None, "every core has a limit on neurons"
     roomy = chip.usable & (neurons >= size)
     count = int(np.count_nonzero(roomy))

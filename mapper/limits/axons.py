@@ -70,7 +70,7 @@ class LimitJob:
 
     @property
     def placed(self) -> Load:
-        """Return the load whose parts are the cores of the mesh, each with limits of its own."""
+        """Return the load whose parts are the cores of the mesh, each with separate limits."""
         return replace(self.load, reserved=reserved_on(self.chip))
 
     def capacities(self, combined: CombinedCapacity) -> Int64:

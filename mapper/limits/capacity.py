@@ -20,6 +20,7 @@ from numba import njit
 from chipsim.chip.limits import BITS_OF_MEMORY, MEMORY
 from chipsim.chip.memory import NO_MEMORY
 from chipsim.chip.model import Chip
+from chipsim.chip.unlike import limit_of_cores
 from mapper.errors import DoesNotFitError
 from mapper.limits.use import BitCosts, Fans, count_fans
 from storage.arrays import Int64
@@ -179,7 +180,7 @@ def _demand(limit: str, use: Int64, needed: int, per_core: int, chip: Chip) -> D
     available = per_core * chip.usable_count
     if chip.core_limits:
         names = {"synapses": "synapse_limit", "axons_out": "out_limit", MEMORY: "shared_bits"}
-        own = chip.limit_of_cores(names.get(limit, limit))
+        own = limit_of_cores(chip, names.get(limit, limit))
         assert own is not None, "a core has the limit"
         available = int(own[chip.usable].sum())
         per_core = int(own[chip.usable].max())

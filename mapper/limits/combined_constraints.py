@@ -12,6 +12,7 @@ import numpy as np
 
 from chipsim.chip.limits import BITS_OF_MEMORY, LIMITS
 from chipsim.chip.model import Chip
+from chipsim.chip.unlike import limit_of_cores
 from mapper.errors import DoesNotFitError, MapperError
 from mapper.limits.allocation import short_of_cores
 from mapper.limits.capacity import without_lists
@@ -97,7 +98,7 @@ class Constraints:
             BITS_OF_MEMORY: (BitCosts.on(chip).of(sizes, fans.into), "shared_bits"),
         }
         for name, (values, key) in limits.items():
-            room = chip.limit_of_cores(key)
+            room = limit_of_cores(chip, key)
             if room is None:
                 continue
             needed = items.total(values)

@@ -113,7 +113,7 @@ class Load:
     reserved: Int64 | None = None
 
     def count(self, part: Int32, parts: int, team: ThreadTeam) -> Use:
-        """Return the use of all parts, with what is reserved in them."""
+        """Return the use of all parts, with the reserved room in them."""
         use = count_use(
             self.graph, part, parts, self.sizes, self.fan_in, team, self.copies, self.bits
         )

@@ -14,6 +14,7 @@ from numba import njit
 
 from chipsim.chip.limits import LIMITS, MEMORY
 from chipsim.chip.model import Chip
+from chipsim.chip.unlike import limit_of_cores
 from mapper.concurrency.threads import ThreadTeam, WorkspacePool
 from storage.arrays import Int32, Int64
 from storage.graph import Graph
@@ -117,14 +118,14 @@ def limits_of(chip: Chip) -> Int64:
 
 
 def reserved_on(chip: Chip) -> Int64 | None:
-    """Return what each core lacks of the limits of the chip, shape (5, cores); None for nothing.
+    """Return the missing part of each limit on each core, shape (5, cores); None for nothing.
 
     Counted as use of a core, it keeps the core within its own limits.
     """
     if not chip.core_limits:
         return None
     names = ("neurons", "synapse_limit", "axons_in", "out_limit", "shared_bits")
-    own = [chip.limit_of_cores(name) for name in names]
+    own = [limit_of_cores(chip, name) for name in names]
     most = limits_of(chip)
     return np.stack(
         [np.zeros(chip.cores, np.int64) if one is None else most[r] - one

@@ -109,7 +109,7 @@ class MappingRun:
         )  # fmt: skip
 
     def spread(self, combined: CombinedCapacity) -> CombinedCapacity:
-        """Reduce the capacity of parts: to that of enough cores, and to get a part for each core.
+        """Reduce the capacity of parts: enough cores must have it, and each core gets a part.
 
         The latter if the number of cores is a goal.
         """

@@ -35,6 +35,7 @@ from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.rebalance import balance, enforce_capacity
 from mapper.partitioning.recursive_splitting import Splitting, split_parts
 from mapper.planning.memory import FILL
+from mapper.planning.rounds import cut_passes
 from mapper.planning.sampling import Sample
 from mapper.resume.checkpoint import Arrays
 from storage.arrays import Int32, Int64, Mask
@@ -125,7 +126,7 @@ def partition_streamed(task: Task, context: Context) -> tuple[Int32, int]:
             part,
             capacities,
             np.zeros_like(capacities),
-            settings.cut_passes(rows.entries),
+            cut_passes(settings, rows.entries),
             6,
             context,
             # Distant blocks may share a core, or a neuron may end in a distant block: such outliers

@@ -12,6 +12,7 @@ from math import exp, log
 from mapper.planning.core_limits import CoreLimits
 from mapper.planning.plan import REFINED_BY, Plan
 from mapper.planning.population_plan import population_stage
+from mapper.planning.rounds import hop_rounds
 from mapper.planning.sampling import levels_of, net_share, sample_bytes
 from mapper.settings import BY_NETS, Settings
 from storage.sorting.sorter import BYTES_PER_ENTRY
@@ -121,7 +122,7 @@ class _Terms:
         if self.limited:
             self.neurons["limits"] = LIMITS_BYTES * self.n
         # No rows are gathered, even if half of the connections are opposite directions of others.
-        exchanged = settings.hop_rounds(self.m // 2)[1]
+        exchanged = hop_rounds(settings, self.m // 2)[1]
         self.idle = not (self.limited or self.cycles or exchanged)
         self._divide(self.memory - self.interpreter - most)
         self._count()

@@ -21,6 +21,7 @@ import numpy as np
 from mapper.planning.core_limits import CoreLimits
 from mapper.planning.memory import gathered_bytes, most_parts, net_pins
 from mapper.planning.plan import REFINED_BY, Plan
+from mapper.planning.rounds import cut_passes, hop_rounds
 from mapper.settings import Settings
 from storage.store.network import NetworkFile
 
@@ -136,7 +137,7 @@ def _block_nanoseconds(
 
 def _cut_nanoseconds(settings: Settings, size: Size, batches: int) -> dict[str, float]:
     """Return the nanoseconds of the stages that cut blocks, or a small network, into cores."""
-    passes = max(1, LAST_PASSES * settings.cut_passes(size.seen))
+    passes = max(1, LAST_PASSES * cut_passes(settings, size.seen))
     connection = SPLIT + SPLIT_FM * settings.fm_passes + GATHER * (batches - 1)
     neuron = SPLIT_NEURON + SPLIT_NEURON_FM * settings.fm_passes
     return {
@@ -243,7 +244,7 @@ def _work(size: Size, settings: Settings, proposals: int) -> float:
 
 def hops_seconds(size: Size, settings: Settings, cycles: int) -> float:
     """Return the seconds of hop refinement on rows; cycles : number of V-cycles."""
-    passes, rounds = settings.hop_rounds(size.seen)
+    passes, rounds = hop_rounds(settings, size.seen)
     move = PASS * size.crowding**2
     exchange = EXCHANGE * size.seen + EXCHANGE_NEURON * size.neurons
     cycle = (V_CYCLE * size.seen + V_CYCLE_NEURON * size.neurons) * NANO

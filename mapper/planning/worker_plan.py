@@ -26,6 +26,7 @@ from mapper.planning.memory import (
     most_parts,
 )
 from mapper.planning.plan import Plan, megabytes
+from mapper.planning.rounds import cut_passes, hop_rounds
 from mapper.planning.sampling import CLUSTERED, CLUSTERED_AGAIN
 from mapper.settings import Settings
 from storage.store.network import RATE, NetworkFile
@@ -255,10 +256,10 @@ def plan_sent(
     label, cluster = packed_bytes(n), packed_bytes(n / CLUSTERED)
     levels, last = _levels_sent(n, plan, rounds)
     block, part, core = map(packed_bytes, (n / settings.block_vertices, parts, chip.cores))
-    hops, _ = settings.hop_rounds(ENTRIES * m)
+    hops, _ = hop_rounds(settings, ENTRIES * m)
     passes = {
         "refine blocks": (min(settings.block_passes, PASSES), block),
-        "uncoarsen and refine": (min(settings.cut_passes(ENTRIES * m), PASSES), part),
+        "uncoarsen and refine": (min(cut_passes(settings, ENTRIES * m), PASSES), part),
         "hop refinement": (min(hops, PASSES), core),
     }
     each = {

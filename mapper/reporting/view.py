@@ -22,6 +22,7 @@ from chipsim.traffic.routes import Routes
 from chipsim.traffic.ticks import tick_bounds
 from chipsim.traffic.turns import entering, of_routers
 from mapper.reporting.cells import Series
+from mapper.reporting.core_limits import fullest, limit_of, limit_shown, peaks
 from mapper.reporting.machine import End, ends
 from mapper.reporting.members import (
     PageNeurons,
@@ -213,7 +214,7 @@ def make_view(
         tile=tile,
         layers={
             POPULATION: np.zeros_like(cells(state)),
-            "fill": per_core(use.neurons / _limit(chip, "neurons")),
+            "fill": per_core(use.neurons / limit_of(chip, "neurons")),
             "outgoing": per_core(profile.outgoing, unit),
             "incoming": per_core(profile.incoming, unit),
             HOPS: cells(_mean_hops(chip, profile)),
@@ -226,26 +227,12 @@ def make_view(
             cells(state == USED), USED, np.where(cells(state == EMPTY), EMPTY, UNAVAILABLE)
         ),
         usage={name: per_core(values) for name, values in filled.items()},
-        limits={
-            name: per_core(_limit(chip, name))
-            if any(name in one.own for one in chip.core_limits)
-            else getattr(chip, name)
-            for name in filled
-        },
-        fullest={
-            name: float((values / _limit(chip, name)).max(initial=0.0))
-            for name, values in filled.items()
-            if getattr(chip, name) is not None
-        },
+        limits={name: limit_shown(chip, name, per_core) for name in filled},
+        fullest=fullest(chip, filled),
         within=per_core(profile.within, unit),
         distances=_real(profile.distances, unit),
         loads={name: np.sort(array[works])[::-1] for name, array in links.items()},
-        peaks={
-            name: (int(values.max(initial=0)), float(values[used].mean()))
-            if used.any()
-            else (0, 0.0)
-            for name, values in filled.items()
-        },
+        peaks=peaks(filled, used),
         destination=destination,
         share=share,
         ends=ends(chip, links[SENT[chip.delivery]]),
@@ -412,10 +399,3 @@ def _tiled(array: Grid, tile: int) -> Grid:
     padded = np.zeros((*front, rows * tile, columns * tile), array.dtype)
     padded[..., :height, :width] = array
     return padded.reshape(*front, rows, tile, columns, tile).max(axis=(-3, -1))
-
-
-def _limit(chip: Chip, name: str) -> Grid:
-    """Return a limit that the chip has, of every core."""
-    found = chip.limit_of_cores(name)
-    assert found is not None, "the chip has the limit"
-    return found

@@ -340,58 +340,41 @@ def decode_block(
 
 
 def decode_lists(
-    data: bytes,
-    first: int,
-    count: int,
-    vertices: int,
-    *,
-    outgoing: bool,
-    default_weight: int = 1,
+    data: bytes, first: int, count: int, vertices: int, *, outgoing: bool, default_weight: int = 1,
     where: str = "block",
-) -> Csr:
+) -> Csr:  # fmt: skip
     """Return ``decode_block(...).outgoing()`` or ``.undirected()`` without the block.
 
     Raises `CorruptError` with `where` and the vertex if the bytes violate the format.
     """
     shares = np.empty(0, np.int64)
-    return _lists(data, first, count, vertices, outgoing, default_weight, shares, where)
+    return _lists(data, (first, count, vertices), outgoing, default_weight, shares, where)
 
 
 def decode_shares(
-    data: bytes,
-    first: int,
-    count: int,
-    vertices: int,
-    *,
-    default_weight: int = 1,
+    data: bytes, first: int, count: int, vertices: int, *, default_weight: int = 1,
     where: str = "block",
-) -> tuple[Csr, NDArray[np.int64]]:
+) -> tuple[Csr, NDArray[np.int64]]:  # fmt: skip
     """Return ``decode_block(...).undirected()``, and the outgoing part of each weight.
 
     The part is `ABSENT` without an outgoing connection, `REPEATED` with several. Errors as in
     `decode_lists`.
     """
     shares = np.empty(_most_connections(data, count), np.int64)
-    lists = _lists(data, first, count, vertices, False, default_weight, shares, where)
+    lists = _lists(data, (first, count, vertices), False, default_weight, shares, where)
     return lists, shares[: lists[1].size]
 
 
 def _lists(
-    data: bytes,
-    first: int,
-    count: int,
-    vertices: int,
-    outgoing: bool,
-    default_weight: int,
-    shares: NDArray[np.int64],
-    where: str,
-) -> Csr:
+    data: bytes, vertices: tuple[int, int, int], outgoing: bool, default_weight: int,
+    shares: NDArray[np.int64], where: str,
+) -> Csr:  # fmt: skip
+    """vertices : the first of the block, their number, and the number in the graph"""
+    first, count, every = vertices
     raw = np.frombuffer(data, np.uint8)
     most = _most_connections(data, count)
     lists = np.empty(count + 1, np.int64), np.empty(most, np.int32), np.empty(most, np.int64)
-    status, vertex = _decode_lists(
-        raw, first, vertices, default_weight, int(outgoing), lists, shares
-    )
+    status, vertex = _decode_lists(raw, first, every, default_weight, int(outgoing), lists, shares)
     if status != _OK:
         raise CorruptError(f"{where}: {_REASONS[status]} (vertex {first + vertex})")
     used = int(lists[0][-1])

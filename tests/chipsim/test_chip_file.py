@@ -64,7 +64,7 @@ def test_the_tables_are_complete() -> None:
         "sharing", "memory_bits", "weight_bits", "index_bits", "axon_bits", "neuron_bits",
         "unavailable", "broken_links", "broken_routers", "delivery", "single_target",
         "energy_router", "energy_link", "energy_unit", "latency_router", "latency_link",
-        "latency_unit", "npu", "host", "time", "energy", "machine", "origin",
+        "latency_unit", "npu", "host", "time", "energy", "machine", "core_limits", "origin",
     ]  # fmt: skip
     assert set(meanings(Chip)) == {field.name for field in fields(Chip)}
 
@@ -115,7 +115,7 @@ def test_a_changed_number_has_lost_its_source() -> None:
     ("line", "message"),
     [
         ("neuron = 4", "unknown key 'neuron'; did you mean 'neurons'"),
-        ("[limits]\nneurons = 4", "unknown key 'limits'; `mapper docs chips` lists all keys"),
+        ("[limits]\nneurons = 4", "unknown key 'limits'; did you mean 'core_limits'"),
         ("neurons = -1", "neurons is -1; give a whole number"),
         ("neurons = 4.0", r"neurons is 4\.0; give a whole number"),
         ("axons_in = true", "axons_in is True; give a whole number"),

@@ -48,7 +48,7 @@ def test_json_round_trip() -> None:
     assert set(values) == {field.name for field in dataclasses.fields(Chip)} - {
         *TABLES, "energy_unit", "latency_unit", "origin",
         "memory_bits", "weight_bits", "index_bits", "axon_bits", "neuron_bits", "sharing",
-        "single_target", "broken_links", "broken_routers",
+        "single_target", "broken_links", "broken_routers", "core_limits",
     }  # fmt: skip
     assert from_fields(values) == chip
     faulty = Chip("c", 3, 2, broken_links=((0, 1), (2, 5)), broken_routers=(5,))

@@ -15,6 +15,7 @@ from mapper.api import mapping as api
 from mapper.cli import place, tuning
 from mapper.cli.main import build_parser
 from mapper.errors import UsageError
+from mapper.planning.rounds import cut_passes, hop_rounds
 from mapper.session import MapRequest
 from mapper.settings import GROUPS, PRESETS, SETTINGS, Setting, Settings, preset
 from tests.mapper.conftest import Run
@@ -219,4 +220,4 @@ def test_large_networks_get_one_hop_pass_instead_of_cut_passes(
     entries: int, changes: dict[str, Any], rounds: tuple[int, int], cut: int
 ) -> None:
     settings = preset("default", **{"objective": "unicast", **changes})
-    assert (settings.hop_rounds(entries), settings.cut_passes(entries)) == (rounds, cut)
+    assert (hop_rounds(settings, entries), cut_passes(settings, entries)) == (rounds, cut)

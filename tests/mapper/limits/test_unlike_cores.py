@@ -1,4 +1,4 @@
-"""Cores with limits of their own, for eight neurons, against an exhaustive search."""
+"""Cores with unlike limits, for eight neurons, against an exhaustive search."""
 
 from __future__ import annotations
 
