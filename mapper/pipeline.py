@@ -265,9 +265,8 @@ class _Task:
             return None
         with suppress(StoppedError), monitor.stage("populations"):
             monitor.expect(network.connections)
-            return population_traffic(
-                network, self.chip, core, self.plan.threads, self.scratch.path, advance
-            )
+            some = self.chip, core, self.plan.threads, self.scratch.path
+            return population_traffic(network, *some, advance)
         return None
 
     def baselines(self, core: NDArray[np.int32]) -> dict[str, float] | None:

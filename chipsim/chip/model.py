@@ -365,7 +365,7 @@ class Chip:
         A number of synapses replaces the bits of the memory.
         """
         given = dict(zip(_LIMITS, (neurons, synapses, axons_in, axons_out), strict=True))
-        limits = {name: value for name, value in given.items() if value is not None}
+        limits: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
         memory: dict[str, Any] = {} if synapses is None else dict(NO_MEMORY)
         return replace(self, **memory, **limits, core_limits=lowered(self.core_limits, limits))
 

@@ -203,7 +203,6 @@ def make_view(
     }
     bounds = None if chip.time is None else tick_bounds(chip, loads, chip.time)
     idle, works = np.zeros(chip.cores), working_links(chip)
-    destination = profile.destination[:, :kept] if kept else None
     share = _real(profile.share[:, :kept], unit) if kept else None
     populations = None if members is None else members.populations
     drawn = links | {CYCLES: np.zeros_like(links["unicast"]) if bounds is None else bounds.links}
@@ -233,7 +232,7 @@ def make_view(
         distances=_real(profile.distances, unit),
         loads={name: np.sort(array[works])[::-1] for name, array in links.items()},
         peaks=peaks(filled, used),
-        destination=destination,
+        destination=profile.destination[:, :kept] if kept else None,
         share=share,
         ends=ends(chip, links[SENT[chip.delivery]]),
         populations=None
