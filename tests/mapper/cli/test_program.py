@@ -95,6 +95,8 @@ def test_a_failing_command_does_not_compile(
 
 
 def test_main_reads_the_command_line(monkeypatch: pytest.MonkeyPatch, network: Path) -> None:
+    monkeypatch.setattr("mapper.cli.main.leave", lambda code: code)
+    monkeypatch.setattr("mapper.cli.main.gc.set_threshold", lambda *numbers: None)
     monkeypatch.setattr(sys, "argv", ["mapper", "verify", "net.bin", "--json"])
     assert main() == 0
 
