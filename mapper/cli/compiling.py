@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich.console import Console
-from rich.progress import Progress
 
 from mapper.kernels import warmup
+from mapper.monitoring.bars import bar_on
 
 
 def compile_once(console: Console, works: Iterable[str], threads: int) -> warmup.Compiled:
@@ -15,7 +15,7 @@ def compile_once(console: Console, works: Iterable[str], threads: int) -> warmup
 
     Only the first use after an installation compiles. Times reported by a run exclude compilation.
     """
-    with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
+    with bar_on(console) as bar:
         task = bar.add_task("compiling kernels", total=1.0, visible=False)
 
         def on_start(count: int) -> None:

@@ -111,10 +111,9 @@ def emit(
 @contextmanager
 def fraction_bar(options: argparse.Namespace, text: str) -> Iterator[OnFraction]:
     """Show a progress bar on stderr; yield a function that sets it to a fraction, 0 to 1."""
-    from rich.progress import Progress
+    from mapper.monitoring.bars import bar_on
 
-    console = stderr_console(options)
-    with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
+    with bar_on(stderr_console(options)) as progress:
         task = progress.add_task(text, total=1.0)
 
         def update(fraction: float) -> None:

@@ -1,7 +1,7 @@
 """Progress of the functions for Python: a bar in a notebook or a terminal, or a function.
 
 The bar is the only output of these functions. It appears for work that takes longer than `DELAY`,
-and is removed at the end.
+and is removed at the end. Commands draw theirs with `bar_on`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ import html
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mapper.errors import UsageError, shown
 from mapper.monitoring.callbacks import OnProgress, ignore
 from storage.printable import plain
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, ProgressColumn
 
 GivenProgress: TypeAlias = OnProgress | bool | None
 """A function; True for a bar, False for none, None for a bar in notebooks only."""
@@ -65,8 +69,22 @@ def _in_notebook() -> bool:
 
 
 @contextmanager
+def bar_on(console: Console, *columns: ProgressColumn) -> Iterator[Progress]:
+    """Yield a progress bar that is removed at the end; it is drawn on terminals only.
+
+    columns : of the bar; none for the default columns of rich
+    """
+    from rich.progress import Progress
+
+    drawn = console.is_terminal
+    bar = Progress(*columns, console=console, transient=True, disable=not drawn)
+    with bar if drawn else nullcontext():  # rich below 14.3 ends a hidden bar with an empty line
+        yield bar
+
+
+@contextmanager
 def _terminal_bar() -> Iterator[OnProgress]:
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
     from mapper.monitoring.console import SafeConsole
 
@@ -75,9 +93,7 @@ def _terminal_bar() -> Iterator[OnProgress]:
         TextColumn("{task.description}", markup=False), BarColumn(bar_width=20),
         TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn(),
     )  # fmt: skip
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
+    with bar_on(console, *columns) as progress:
         task = progress.add_task("starting", total=1.0)
 
         def show(stage: str, fraction: float) -> None:
