@@ -105,6 +105,7 @@ def _schema(kind: Any) -> dict[str, Any]:
     """Return the schema of a type, including the other keys that its open objects allow."""
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     schema |= msgspec.json.schema(kind)
+    _move_null(schema)
     for about in schema["$defs"].values():
         if "description" in about:  # keep only the first paragraph of the docstring
             first = about["description"].partition("\n\n")[0]
@@ -113,6 +114,18 @@ def _schema(kind: Any) -> dict[str, Any]:
         if one.__name__ in schema["$defs"]:
             schema["$defs"][one.__name__]["additionalProperties"] = msgspec.json.schema(one.REST)
     return schema
+
+
+def _move_null(value: Any) -> None:
+    """Move null to the end of all alternatives; msgspec below 0.22 begins some of them with it."""
+    if isinstance(value, dict):
+        if "anyOf" in value:
+            value["anyOf"].sort(key=lambda one: one.get("type") == "null")
+        for each in value.values():
+            _move_null(each)
+    elif isinstance(value, list):
+        for each in value:
+            _move_null(each)
 
 
 def _open(kind: type[Open]) -> list[type[Open]]:
