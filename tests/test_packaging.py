@@ -53,7 +53,12 @@ def test_hosted_ci_runs_scripts_that_exist() -> None:
         script = run.removeprefix("sh ").removeprefix(".venv/bin/python ").split()[0]
         assert (ROOT / script).is_file()
     oldest = PROJECT["requires-python"].removeprefix(">=")
-    assert jobs["fast"]["strategy"]["matrix"]["python"][0] == oldest
+    pythons = jobs["fast"]["strategy"]["matrix"]["python"]
+    assert pythons[0] == oldest
+    named = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if ":: 3." in line]
+    assert named == pythons[: len(named)], "classifiers name Python versions without tests"
+    span = f"Python {named[0]} to {named[-1]}"
+    assert span in " ".join((ROOT / "README.md").read_text().split())
 
 
 def test_the_lowest_versions_are_constraints() -> None:
