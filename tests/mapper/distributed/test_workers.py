@@ -282,7 +282,8 @@ def test_a_run_without_workers_loads_no_engine(tmp_path: Path) -> None:
     random_network(tmp_path / "net.bin", 40, 100)
     program = PROGRAM.replace(
         "sys.exit(main())",
-        "code = main(sys.argv[1:])\nassert not {'dask', 'distributed'} & set(sys.modules)\nsys.exit(code)",
+        "code = main(sys.argv[1:])\n"
+        "assert not {'dask', 'distributed'} & set(sys.modules)\nsys.exit(code)",
     )
     words = ["run", "net.bin", "--chip", "3x3", "--neurons-per-core", "9", "-q"]
     subprocess.run([sys.executable, "-c", program, *words], cwd=tmp_path, check=True, timeout=300)
