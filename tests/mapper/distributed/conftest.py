@@ -106,7 +106,7 @@ def made(network: Path, tmp_path: Path) -> Made:
         ):
             plan = replace(make_plan(opened, CHIP, settings), held=False, levels=False)
             plan = replace(plan, **(shares or {}))
-            assert not looked_at_here(settings, plan, False)
+            assert not looked_at_here(settings, plan, CHIP, False)
             return map_network(opened, CHIP, settings, scratch, heard, plan=plan, workers=workers)
 
     return run
