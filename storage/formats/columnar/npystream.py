@@ -95,14 +95,15 @@ class Column:
         if self._inflater is None:
             return self._packed(min(most, self._packed_left))
         while not self._inflater.eof:
-            more = b""
-            if self._inflater.needs_input:
+            more, hungry = b"", self._inflater.needs_input
+            if hungry:
                 more = self._packed(min(READ_BYTES, self._packed_left))
-                if not more:
-                    break
+            # isal before 1.9 asks for input while it still holds output
             part: bytes = self._inflater.decompress(more, most)
             if part:
                 return part
+            if hungry and not more:
+                break
         return b""
 
     def _packed(self, size: int) -> bytes:
