@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import numba
 import numpy as np
 import pytest
@@ -17,6 +18,9 @@ from tests.kernel_cache import refresh
 from tests.tiers import Some, commits, left_out, some_of
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # some tests import ONNX Runtime themselves
+# An example may take long: the machine may be busy, and the first call of a kernel compiles it.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 # Tests leave the user's cache and catalogue alone; the cache is off where no test is about it.
 os.environ.setdefault("MAPPER_CACHE_SIZE", "0")
 _catalogue = Path(tempfile.gettempdir(), f"mapper-tests-{os.getpid()}")

@@ -84,7 +84,7 @@ def explore(
         machine,
         settings=settings(
             max_examples=examples * (MORE if config.option.thorough else 1),
-            stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck),
+            stateful_step_count=steps, suppress_health_check=list(HealthCheck),
         ),
     )  # fmt: skip
 

@@ -68,7 +68,7 @@ def test_usage_of_another_chip() -> None:
 
 
 @pytest.mark.heavy
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.dictionaries(st.integers(0, 35), st.integers(1, 9) | st.integers(1, 2**55), max_size=12),

@@ -28,7 +28,7 @@ from tests.reference import chipsim as naive
 from tests.reference import link_traffic, mesh_routes
 
 # The first example waits for the compiler or its cache.
-several = settings(max_examples=150, deadline=None)
+several = settings(max_examples=150)
 
 
 def measured(case: Case) -> Traffic:
@@ -48,7 +48,7 @@ def assert_close(found: dict[str, Any], expected: dict[str, Any]) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(cases(), st.sampled_from([1.0, 0.5, 1e-3]), st.sampled_from([1.0, 0.25]))
 def test_score_matches_reference(case: Case, weight_unit: float, rate_unit: float) -> None:
     units = Units(weight_unit, rate_unit)
@@ -277,7 +277,7 @@ def test_zero_weight_reaches_but_carries_nothing() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_few_cores_of_a_large_mesh(seed: int, undirected: bool) -> None:
     rng = np.random.default_rng(seed)

@@ -16,7 +16,7 @@ from chipsim.traffic.sweep_kernel import _sort
 from tests.chipsim.strategies import Case, cases
 from tests.reference import link_traffic, mesh_routes
 
-several = settings(max_examples=150, deadline=None)
+several = settings(max_examples=150)
 
 
 def strongest(to: Counter[int], kept: int) -> tuple[list[int], list[int]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from chipsim.chip.file import chip_toml
@@ -48,7 +48,6 @@ def parsed(text: str, folder: Path) -> Chip:
 
 
 @pytest.mark.parametrize(("name", "tables"), [("host", HOSTS), ("npu", NPUS), ("time", TIMES)])
-@settings(deadline=None)  # the machine may be busy
 @given(data=st.data())
 def test_any_table_is_read_back(
     name: str, tables: st.SearchStrategy[Any], data: st.DataObject

@@ -23,7 +23,7 @@ from tests.chipsim.measured import score
 from tests.chipsim.strategies import Case, cases
 from tests.reference import link_traffic
 
-several = settings(max_examples=150, deadline=None)
+several = settings(max_examples=150)
 
 
 def assert_same(found: Traffic, expected: Traffic) -> None:

@@ -122,7 +122,7 @@ def test_nothing_changes_up_to_the_limit(limit: str, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(cases(), st.integers(0, 3))
 def test_sample_matches_reference(case: Case, near: int) -> None:
     """Boxes, pairs, far pairs and their visits of each core, and which pairs are far."""

@@ -203,7 +203,7 @@ FREE_RING = Case(
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @example(case=FREE_RING)
 @given(cases(faulty=True))
 def test_scores_of_faulty_chips_match_reference(case: Case) -> None:

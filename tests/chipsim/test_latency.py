@@ -42,7 +42,7 @@ ROUND_THE_END = Case(  # three free steps round the end, where one between costs
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(cases(), st.sampled_from([0.03, 0.3, 1.0]))
 @example(ROUND_THE_END, 0.03)
 def test_metrics_match_reference(case: Case, tick: float) -> None:

@@ -56,7 +56,7 @@ def test_other_tools_read_it(zip64_above: int, tmp_path: Path) -> None:
     assert (b"PK\6\6" in path.read_bytes()) == (zip64_above <= 300)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.binary(max_size=3000), st.integers(0, 4000), st.integers(1, 5))
 def test_pack(raw: bytes, limit: int, count: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -23,7 +23,7 @@ from storage.store.codec import (
 from tests.reference import storage as naive
 from tests.storage.strategies import LARGEST, BlockCase, blocks, numbers
 
-several = settings(max_examples=80, deadline=None)
+several = settings(max_examples=80)
 
 
 @several
@@ -103,7 +103,7 @@ likely = st.lists(st.one_of(st.integers(0, 15), st.integers(0, 255)), max_size=4
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(likely, st.integers(0, 5), st.integers(1, 24), st.integers(0, 90))
 @example(bytes([40]) + bytes([12, 1] * 40), 0, 81, 81)  # more connections than allocated
 @example(bytes([4, 12, 1] + [14, 1] * 3), 0, 10, 10)

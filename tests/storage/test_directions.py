@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.scratch.directions import ABSENT, REPEATED, directions_of, outgoing_of
@@ -44,7 +44,6 @@ def outgoing(rows: list[list[Entry]]) -> list[list[tuple[int, int]]]:
     return [[(other, part) for other, _, part in row if part != ABSENT] for row in rows]
 
 
-@settings(deadline=None)
 @given(entries())
 def test_outgoing_connections_are_selected(rows: list[list[Entry]]) -> None:
     lists, parts = lists_of(rows)

@@ -62,7 +62,7 @@ def found(path: Path) -> dict[str, Member] | str:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(infos(), max_size=12), st.binary(max_size=9), st.sampled_from([b"", b"PK\5\6 no"]))
 def test_archives_of_other_tools(
     each: list[tuple[zipfile.ZipInfo, bool]], before: bytes, comment: bytes
@@ -79,7 +79,7 @@ def test_archives_of_other_tools(
         assert found(path) == members(path)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(names, max_size=9, unique=True), st.sampled_from([0, 60, 200, 0xFFFFFFFF]))
 def test_own_archives(each: list[str], zip64_above: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

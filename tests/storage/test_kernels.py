@@ -29,7 +29,7 @@ from tests.reference import storage as naive
 from tests.storage.strategies import LARGEST, BlockCase, blocks, numbers
 
 # the first example waits for the compiler or its cache
-several = settings(max_examples=60, deadline=None)
+several = settings(max_examples=60)
 
 
 def bytes_of(data: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:

@@ -21,7 +21,7 @@ from storage.store.writer import NetworkWriter
 from tests.reference import storage as naive
 from tests.storage.strategies import NetCase, networks, random_edges
 
-several = settings(max_examples=60, deadline=None)
+several = settings(max_examples=60)
 
 
 @pytest.mark.heavy

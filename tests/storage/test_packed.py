@@ -77,7 +77,6 @@ def naive_pack(values: list[int]) -> bytes:
     return raw + bytes(-len(raw) % 4)
 
 
-@settings(deadline=None)
 @given(st.lists(numbers, max_size=60))
 def test_layout(values: list[int]) -> None:
     assert pack(np.array(values, np.int32)) == naive_pack(values)
@@ -85,7 +84,6 @@ def test_layout(values: list[int]) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-@settings(deadline=None)
 @given(rows())
 def test_lists_round_trip(made: Rows) -> None:
     lists = lists_of(made)
@@ -96,7 +94,6 @@ def test_lists_round_trip(made: Rows) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-@settings(deadline=None)
 @given(rows())
 def test_kernels(made: Rows) -> None:
     indptr, ids, weights = lists_of(made)
@@ -140,7 +137,7 @@ def write(
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(rows(), st.sampled_from([1, 2, 5, 64]), st.sampled_from([1, 3]))
 def test_rows_round_trip_through_scratch(
     tmp_path_factory: pytest.TempPathFactory, made: Rows, block_size: int, threads: int

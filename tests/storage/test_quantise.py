@@ -16,7 +16,7 @@ from storage.errors import BadInputError
 from storage.quantise import MAX_STORED, Rounding, UnitFinder, to_units
 from tests.reference import storage as naive
 
-several = settings(max_examples=150, deadline=None)
+several = settings(max_examples=150)
 
 
 def unit_of(*chunks: Any) -> float:

@@ -35,7 +35,7 @@ RATE = st.integers(0, 40).map(lambda value: value / 8) | st.floats(0, 1e6)
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(st.tuples(st.integers(0, N - 1), st.integers(0, N - 1)), max_size=40),
     st.lists(RATE, min_size=N, max_size=N),

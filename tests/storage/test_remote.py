@@ -59,7 +59,7 @@ def test_addresses() -> None:
     assert path_of(Path("a")) == Path("a")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.binary(max_size=400),
     st.integers(1, 40),

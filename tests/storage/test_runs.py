@@ -34,7 +34,7 @@ from tests.reference import storage as naive
 from tests.reference.storage import Entry
 from tests.storage.strategies import random_edges
 
-several = settings(max_examples=60, deadline=None)
+several = settings(max_examples=60)
 
 
 def ints(values: Any, kind: Any = np.int64) -> np.ndarray[Any, Any]:

@@ -90,10 +90,10 @@ class ScratchMachine(RuleBasedStateMachine):
 
 
 TestScratch = ScratchMachine.TestCase
-TestScratch.settings = settings(max_examples=15, stateful_step_count=12, deadline=None)
+TestScratch.settings = settings(max_examples=15, stateful_step_count=12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(networks(), st.sampled_from([1, 1 << 26]))
 def test_levels(case: NetCase, commit_every: int) -> None:
     edges: list[Edge] = [(s, t, int(w) % 1000) for s, t, w in case.edges]

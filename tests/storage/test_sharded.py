@@ -80,7 +80,7 @@ def test_cut_and_joined(count: int, network: Path, tmp_path: Path) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(networks(), st.integers(1, 5))
 def test_any_network(case: NetCase, count: int) -> None:
     with tempfile.TemporaryDirectory() as name:

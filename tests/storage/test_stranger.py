@@ -44,7 +44,7 @@ def test_it_is_short() -> None:
 
 
 @pytest.mark.heavy
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(networks())
 def test_random_networks(case: NetCase) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -60,7 +60,7 @@ def column(path: Path) -> Pairs:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_random_networks(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     neurons = data.draw(st.integers(1, 9))

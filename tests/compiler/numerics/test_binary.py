@@ -106,7 +106,7 @@ def test_signs_of_stored_integers_and_of_real_numbers() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(
         st.tuples(

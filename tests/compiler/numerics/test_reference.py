@@ -59,7 +59,7 @@ def how(window: Window, value: int = 0) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     windows(), st.sampled_from([8, 16]), st.sampled_from([1, 2, 4]), st.sampled_from([4, 8]),
     st.integers(-128, 127), st.integers(0, 2**32),
@@ -138,7 +138,7 @@ def test_dense_layers_read_the_whole_map() -> None:
     assert made.reshape(3, 5).tolist() == wanted
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(windows(), st.integers(-128, 127), st.integers(0, 2**32))
 def test_pooling_of_stored_integers(window: Window, zero_point: int, seed: int) -> None:
     data = np.random.default_rng(seed).integers(-128, 128, (1, 5, 6, 3))

@@ -82,7 +82,7 @@ def network(kinds: list[tuple[str, int]], seed: int) -> Builder:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 5)), min_size=1, max_size=8),
     st.integers(0, 1000),

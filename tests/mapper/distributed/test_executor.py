@@ -260,7 +260,7 @@ def held(rows: HeldRows) -> list[list[int]]:
     return [array.tolist() for array in (rows.indptr, rows.ids, rows.weights, rows.sizes)]
 
 
-few = settings(max_examples=25, deadline=None)
+few = settings(max_examples=25)
 
 
 @few

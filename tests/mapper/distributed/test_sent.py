@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mapper.executors.sent import nbytes, received, to_send, total_to_send
@@ -36,7 +36,6 @@ def sent(value: Any) -> Any:
     return received(pickle.loads(pickle.dumps(to_send(value))))
 
 
-@settings(deadline=None)  # the first example compiles
 @given(
     st.integers(0, 2**32), st.sampled_from([0, 1, 63, 64, 65, 300]),
     st.sampled_from([(0, 9), (-1, 40), (5, 2**31), (-(2**31), 2**31), (-(2**31), -(2**31) + 2)]),

@@ -12,7 +12,7 @@ from mapper.executors.shard import State
 from mapper.executors.shards import MOST_SHARDS, Shards
 from mapper.planning.worker_plan import SHARD_ENTRIES
 
-few = settings(max_examples=60, deadline=None)
+few = settings(max_examples=60)
 
 
 @few

@@ -22,7 +22,7 @@ from tests.reference import link_traffic, mesh_routes
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(cases(), st.sampled_from([0.03, 0.3, 1.0]))
 def test_routers_and_latency(case: Case, tick: float) -> None:
     chip = replace(case.chip, time=ChipTime(tick=tick))

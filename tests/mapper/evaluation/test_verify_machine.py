@@ -19,7 +19,7 @@ from tests.reference import link_traffic
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(cases(always=True))
 def test_metrics_of_machines(case: Case) -> None:
     chip = case.chip

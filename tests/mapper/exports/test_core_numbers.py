@@ -63,7 +63,7 @@ def expected(
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_exact_multiples_spike_as_floating_point(data: st.DataObject) -> None:
     """For any power of two as unit, and any reset."""
@@ -86,7 +86,7 @@ def test_exact_multiples_spike_as_floating_point(data: st.DataObject) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_rounded_numbers_fit_with_small_errors(data: st.DataObject) -> None:
     n = data.draw(st.integers(1, 4))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mapper.concurrency.threads import ThreadTeam
@@ -103,7 +103,6 @@ def settled(step: Step, threads: int = 1) -> tuple[np.ndarray, np.ndarray, int]:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@settings(deadline=None)  # the first call compiles
 @given(some_steps(), st.integers(1, 4))
 def test_proposals_are_applied_together(step: Step, threads: int) -> None:
     """Equals the reference, which applies proposals in any order; one range of labels per
@@ -119,7 +118,6 @@ def test_proposals_are_applied_together(step: Step, threads: int) -> None:
 
 
 @pytest.mark.heavy
-@settings(deadline=None)  # the first call compiles
 @given(some_steps())
 def test_no_cluster_grows_above_the_limit(step: Step) -> None:
     cluster, held, moved = settled(step)
@@ -133,7 +131,6 @@ def test_no_cluster_grows_above_the_limit(step: Step) -> None:
     assert changed.size == moved
 
 
-@settings(deadline=None)  # the first call compiles
 @given(some_steps())
 def test_no_two_single_vertices_swap(step: Step) -> None:
     cluster, _, _ = settled(step)

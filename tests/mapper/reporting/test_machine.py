@@ -22,7 +22,7 @@ from tests.chipsim.strategies import Case, cases
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(cases(always=True))
 def test_traffic_leaving_chips_equals_the_crossings(case: Case) -> None:
     links = measure(case.chip, case.cores(), case.blocks(), **case.options()).unicast_links

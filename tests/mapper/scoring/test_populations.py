@@ -32,7 +32,7 @@ from tests.reference.link_traffic import Source
 from tests.reference.mesh_routes import Link
 from tests.reference.populations import Expected, expected
 
-several = settings(max_examples=150, deadline=None)
+several = settings(max_examples=150)
 
 
 def measured(case: Case, population: list[int], count: int, **more: Any) -> PopulationTraffic:
@@ -68,7 +68,7 @@ drawn = st.data()
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(cases(), drawn, st.integers(1, 3))
 def test_sums_match_the_reference(case: Case, data: st.DataObject, count: int) -> None:
     n = len(case.core)

@@ -23,7 +23,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distinct, "LEAST_WINDOW", 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.sets(st.integers(0, 99), max_size=20), max_size=5), st.integers(1, 9))
 def test_merge_sorted(runs: list[set[int]], window: int) -> None:
     with TemporaryNumbers(Path("/tmp")) as file:
@@ -37,7 +37,7 @@ def test_merge_sorted(runs: list[set[int]], window: int) -> None:
 
 
 @pytest.mark.heavy
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(chunks_of_ids, st.sampled_from([0, 300, 1 << 20]), st.sampled_from([1, 2**50]))
 def test_distinct_ids(chunks: list[list[int]], memory: int, step: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

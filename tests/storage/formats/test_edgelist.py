@@ -148,7 +148,7 @@ def test_facebook(data_dir: Path, tmp_path: Path) -> None:
 PATTERN = st.sampled_from([1, 2**20, 2**40 - 1])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.lists(st.integers(0, 2**22), max_size=20), max_size=4), PATTERN)
 def test_id_table(chunks: list[list[int]], step: int) -> None:
     chunks = [[step * value for value in chunk] for chunk in chunks]
@@ -167,7 +167,7 @@ def test_id_table(chunks: list[list[int]], step: int) -> None:
         assert found.tolist() == [expected.index(value) for value in chunk]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(0, 99), unique=True, max_size=15), st.integers(0, 15))
 def test_id_table_kernels(ids: list[int], room: int) -> None:
     """A dictionary is the reference implementation."""

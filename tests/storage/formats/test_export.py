@@ -130,7 +130,7 @@ def test_metis_without_weights(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(
         st.tuples(

@@ -26,7 +26,7 @@ def digest(low: int, high: int, weight: int) -> int:
     return value
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(entries, st.integers(0, MASK))
 def test_balance(given_entries: list[tuple[int, int, int]], value: int) -> None:
     with np.errstate(over="ignore"):
@@ -40,7 +40,7 @@ def test_balance(given_entries: list[tuple[int, int, int]], value: int) -> None:
     assert sums.tolist() == [up & MASK, down & MASK]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(entries, st.booleans(), st.randoms(use_true_random=False))
 def test_mirror(given_entries: list[tuple[int, int, int]], whole: bool, shuffle) -> None:  # type: ignore[no-untyped-def]
     listed = given_entries + [(v, u, w) for u, v, w in given_entries if u != v and whole]

@@ -68,7 +68,7 @@ NAME = st.text("abcdeéß,;\"' 0189", min_size=1, max_size=4).map(str.strip).fil
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(NAME, NAME, st.integers(0, 99)), min_size=1, max_size=30), st.booleans())
 def test_round_trip_of_any_names(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, int]], small: bool

@@ -19,7 +19,7 @@ from storage.store.network import NetworkFile
 from tests.storage.formats.conftest import attributes_of, edges_of
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 50)), max_size=60),
     st.booleans(),

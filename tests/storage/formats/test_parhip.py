@@ -47,7 +47,7 @@ def test_parts(name: str, weighted: bool, sizes: list[int] | None, converted: Co
     assert attributes_of(path) == ({"size": sizes} if sizes else {})
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.dictionaries(st.tuples(st.integers(0, 8), st.integers(0, 8)), st.integers(0, 99)))
 def test_round_trip(
     tmp_path_factory: pytest.TempPathFactory, weights: dict[tuple[int, int], int]

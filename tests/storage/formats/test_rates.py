@@ -210,7 +210,7 @@ def write_spikes(path: Path, spikes: Spikes, units: str | None = "ms") -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 1)), min_size=1), st.booleans())
 def test_spikes(
     networks: Path,

@@ -63,7 +63,7 @@ RARE = Net(3, {(0, 2): 2**24, (2, 0): 3}, names=[7, 2**63 - 1, 0], unit=0.001, s
 
 @pytest.mark.heavy
 @pytest.mark.sample(1)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow,
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow,
           HealthCheck.function_scoped_fixture])  # fmt: skip
 @given(net=nets())
 def test_round_trip(format: str, net: Net, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -127,7 +127,7 @@ ROW = st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 2), st.inte
 
 
 @pytest.mark.heavy
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(ROW, min_size=1, max_size=40), st.sets(st.integers(0, 2)), st.booleans())
 def test_round_trip(
     tmp_path_factory: pytest.TempPathFactory,

@@ -58,9 +58,7 @@ def read_all(path: Path) -> tuple[list[list[float]], list[int]]:
     return lines, notes
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(line, max_size=8), st.sampled_from([9, 30, 1 << 20]), st.booleans())
 def test_equals_python(tmp_path: Path, lines: list[str], chunk: int, final_newline: bool) -> None:
     text = "\n".join(lines)
