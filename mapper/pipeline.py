@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 
 from chipsim.chip.limits import violations
 from chipsim.chip.model import Chip
-from chipsim.chip.unlike import filled
 from chipsim.traffic.arrays import Traffic
 from chipsim.traffic.metrics import summarise
 from mapper.concurrency.interrupts import Stop
@@ -41,8 +40,9 @@ from mapper.hypergraph.tick_refinement import require_time
 from mapper.limits.axons import make_job
 from mapper.limits.capacity import demands, require_fit
 from mapper.limits.combined import combine_capacity
-from mapper.limits.combined_constraints import Constraints
-from mapper.limits.exact_search import search_places
+from mapper.limits.combined_constraints import Constraints, item_sizes
+from mapper.limits.exact_search import ITEMS, search_places
+from mapper.limits.fill_bounds import below_least, bounded_chip, limited_chip, on_cores
 from mapper.limits.in_order import fill_in_order
 from mapper.methods.classic import Classic
 from mapper.methods.nets import Nets
@@ -91,7 +91,8 @@ def map_network(
     """
     settings = settings.resolved(chip.delivery)
     _require_possible(chip, settings)
-    limited = filled(chip, settings.fill)
+    settings = on_cores(settings, chip.usable_count)
+    limited = limited_chip(chip, settings, item_sizes(network, constraints, settings))
     tables = 0 if constraints is None else constraints.bytes
     plan = plan or make_plan(network, limited, settings, tables)
     _announce(network, limited, settings, plan, monitor)
@@ -99,7 +100,7 @@ def map_network(
     here.require(None if scratch.names() else scratch.path)  # earlier scratch counts as used
     task = _Task(
         network, limited, settings, scratch, monitor, constraints, plan, workers,
-        Measurements(network, limited, plan.threads, scratch), time_limit is not None,
+        Measurements(network, limited, plan.threads, scratch), time_limit is not None, chip,
     )  # fmt: skip
     core, stage = None, ""
     monitor.stop.limit(time_limit)
@@ -147,8 +148,9 @@ def _announce(
 class _Task:
     """The two tasks of a run, each run in a separate thread: mapping, and scoring the result.
 
-    chip : its cores have the neurons that `fill` allows
+    chip : its cores have the neurons that `fill` and `spread` allow
     limited : the time is limited, so a first mapping is kept at once
+    given : the chip without these limits
     """
 
     network: NetworkFile
@@ -161,6 +163,7 @@ class _Task:
     workers: Workers | None
     measurements: Measurements
     limited: bool
+    given: Chip
 
     def map_neurons(self) -> NDArray[np.int32]:
         """Return the core of every neuron."""
@@ -182,7 +185,8 @@ class _Task:
         None if the chip shares no lists, or if a mapping that counts synapses is as good.
         """
         chip, settings = self.chip, self.settings
-        if chip.sharing == "none" or self.constraints is not None or chip.core_limits:
+        bound = self.constraints is not None or settings.bounds_fill
+        if chip.sharing == "none" or bound or chip.core_limits:
             return None
         from mapper.populations.stored import tiled_cores
 
@@ -209,7 +213,11 @@ class _Task:
         with self.monitor.stage("check"):
             # Synapses, counted one by one, bound the words of shared lists.
             chip = replace(chip, sharing="none")
-            job = make_job(network, chip, plan.threads, self.constraints)
+            sizes = item_sizes(network, self.constraints, settings)
+            bound = self.constraints is not None and self.constraints.restricts_cores
+            free = not bound and sizes.size > ITEMS  # a search considers all cores
+            chip, bounds = bounded_chip(self.given, chip, settings, sizes, free)
+            job = replace(make_job(network, chip, plan.threads, self.constraints), bounds=bounds)
             require_fit(network, chip, plan.threads, job.fans)
             graph: Graph = network
             if self.constraints is not None:
@@ -242,7 +250,8 @@ class _Task:
                 swept = sweep_on(self.workers, network, self.chip, found, monitor)
             traffic = self.measurements.measure(found, self.scratch.path, monitor.advance, swept)
             monitor.observer.settle(traffic)
-            broken = violations(self.chip, traffic.usage)
+            broken = list(map(str, violations(self.chip, traffic.usage)))
+            broken += below_least(self.given, self.settings.min_fill, traffic.usage)
         if broken and core is None:
             raise StoppedError(NOTHING_YET)
         if broken:
@@ -286,19 +295,6 @@ class _Task:
             raise StoppedError
 
 
-def looked_at_here(settings: Settings, plan: Plan, chip: Chip, constrained: bool) -> str:
-    """Return why workers cannot scan the rows of a network; an empty text if they can."""
-    if settings.method == "classic":
-        return "the preset classic runs in one process"
-    if plan.nets_held:
-        return f"objective {settings.objective} holds the nets in memory"
-    if plan.levels or plan.held:
-        return "the network is held in memory"
-    if chip.core_limits:
-        return "chips whose cores have unlike limits run in one process"
-    return "networks with constraints run in one process" if constrained else ""
-
-
 def _map_all(run: MappingRun, doubtful: bool) -> NDArray[np.int32]:
     """Return the core of every item, by an exact search if heuristics find none for a few.
 
@@ -307,9 +303,12 @@ def _map_all(run: MappingRun, doubtful: bool) -> NDArray[np.int32]:
     try:
         return _map_items(run, _method(run), doubtful)
     except DoesNotFitError:
-        if not run.restricted:
+        if not run.restricted and run.job.bounds is None:
             raise
         core = search_places(run.job, run.constraints, run.settings.cores, run.team)
+        if core is None and run.job.bounds is not None:
+            wide = replace(run, wide=True, steps=run.steps.nested("more cores"))
+            return _map_items(wide, _method(wide), doubtful)
         if core is None:
             raise
         return core
@@ -352,7 +351,10 @@ def _map_items(run: MappingRun, method: Method, doubtful: bool) -> NDArray[np.in
     on_better(places["x"], places["y"])
     del groups
     cell = (places["y"] * chip.width + places["x"]).astype(np.int32)
-    core = method.refine(run.place_items(cell, part))
+    core = run.place_items(cell, part)
+    if core.size == run.graph.vertices:  # not a coarse level
+        core = run.filled(core, method.rows)
+    core = run.filled(method.refine(core), method.rows)
     run.keep(lambda _: core)
     stage = monitor.at_work if len(monitor.stages) > before else None
     method.costs.finish(core, chip.width, stage)

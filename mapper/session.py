@@ -25,10 +25,10 @@ from mapper.limits.combined_constraints import Constraints, read_constraints
 from mapper.limits.constraints import ConstraintFile
 from mapper.limits.split_neurons import RelayNeurons
 from mapper.monitoring.monitor import Monitor
-from mapper.pipeline import looked_at_here, map_network
+from mapper.pipeline import map_network
 from mapper.planning.core_limits import CoreLimits
 from mapper.planning.strategy import enough_memory, make_plan
-from mapper.planning.worker_plan import plan_workers
+from mapper.planning.worker_plan import looked_at_here, plan_workers
 from mapper.results.mapping import Mapping
 from mapper.results.output import SCRATCH, make_report, scratch_in
 from mapper.results.output_folder import IMPORTED

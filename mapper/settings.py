@@ -24,6 +24,7 @@ HOPS = {"synapse": "unicast", "core": "core", "tree": "multicast"}
 EFFORTS = ("fast", "default", "strong")
 METHODS = ("classic", "streamed")
 PORTFOLIO = "portfolio"  # default of the setting `placer`
+NO_YES = ("no", "yes")
 Names = tuple[str, ...]
 
 MOST_MEMORY = 1 << 60
@@ -79,6 +80,8 @@ class Setting:
 
     def check(self, value: Any) -> Any:
         """Return the value as a Python number or text; raise `UsageError` if it is not allowed."""
+        if self.choices == NO_YES and isinstance(value, bool):
+            value = NO_YES[value]
         if self.kind is str:
             if isinstance(value, str) and (value in self.choices or value in self._added()):
                 return str(value)
@@ -131,9 +134,9 @@ def _whole(
     return field(default=usual, metadata={"group": group, "help": text, **row})
 
 
-def _share(group: str, text: str, usual: float) -> Any:
-    """Return a field for a share."""
-    row: dict[str, Any] = {"kind": float, "low": LEAST_SHARE, "high": 1.0, "presets": {}}
+def _share(group: str, text: str, usual: float, low: float = LEAST_SHARE) -> Any:
+    """Return a field for a share; low : the least one."""
+    row: dict[str, Any] = {"kind": float, "low": low, "high": 1.0, "presets": {}}
     return field(default=usual, metadata={"group": group, "help": text, **row})
 
 
@@ -168,6 +171,8 @@ class Settings:
         0, (0, 2**31 - 1), "cores",
     )
     fill: float = _share("all", "share of a core's neurons that may be used", 1.0)
+    min_fill: float = _share("all", "least share of the neurons of each core in use", 0.0, 0.0)
+    spread: Literal["no", "yes"] = _choice("all", "use all cores, equally full", "no", NO_YES)
     seed: int = _whole(
         "run", "the same seed gives the same bytes for any number of threads", 0, (0, 2**63 - 1)
     )
@@ -337,6 +342,11 @@ class Settings:
             return self
         objective: Any = "unicast" if self.method == "classic" else HOPS[delivery]
         return replace(self, objective=objective)
+
+    @property
+    def bounds_fill(self) -> bool:
+        """Return whether cores in use must hold a least number of neurons."""
+        return self.min_fill > 0 or self.spread == "yes"
 
     @property
     def net_cycles(self) -> int:

@@ -6,7 +6,7 @@ in several tables has the lowest of their limits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Protocol, TypeVar
 
@@ -220,11 +220,19 @@ def filled(chip: _Chip, share: float) -> _Chip:
     def part(neurons: int) -> int:
         return max(1, int(share * neurons))
 
+    return neurons_changed(chip, part)
+
+
+def neurons_changed(chip: _Chip, change: Callable[[int], int]) -> _Chip:
+    """Return the same chip with another number of neurons of each core.
+
+    change : returns the number, given the present one; it must not change their order
+    """
     tables = tuple(
-        one if one.neurons is None else replace(one, neurons=part(one.neurons))
+        one if one.neurons is None else replace(one, neurons=change(one.neurons))
         for one in chip.core_limits
     )
-    return replace(chip, neurons=part(chip.neurons), core_limits=tables)  # type: ignore[type-var]
+    return replace(chip, neurons=change(chip.neurons), core_limits=tables)  # type: ignore[type-var]
 
 
 def core_limit_lines(tables: tuple[LimitedCores, ...]) -> list[str]:

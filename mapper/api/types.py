@@ -76,6 +76,8 @@ class MethodSettings(TypedDict, total=False):
     method: str
     cores: int
     fill: float
+    min_fill: float
+    spread: Literal["no", "yes"]
     matching_repeats: int
     size_divisor: int
     stop_shrink: float

@@ -25,15 +25,17 @@ def add_preset(group: argparse._ActionsContainer) -> None:
 
 
 def add_method(group: argparse._ActionsContainer) -> None:
-    """Add the options of the objective and of the used part of the chip."""
+    """Add the options of the objective, and of how full which cores are."""
     group.add_argument(
         "--objective",
         choices=OBJECTIVES,
         metavar="O",
         help=f"minimise {', '.join(OBJECTIVES)}",
     )
-    for name, metavar in (("cores", "N"), ("fill", "F")):
-        group.add_argument(f"--{name}", metavar=metavar, help=SETTINGS[name].help)
+    for name, metavar in (("cores", "N"), ("fill", "F"), ("min_fill", "F")):
+        setting = SETTINGS[name]
+        group.add_argument(f"--{setting.option}", metavar=metavar, help=setting.help)
+    group.add_argument("--spread", action="store_const", const="yes", help=SETTINGS["spread"].help)
 
 
 def add_settings(group: argparse._ActionsContainer, names: Collection[str] = METHOD) -> None:

@@ -52,7 +52,7 @@ def _anneal_vertices(rows, sizes, core, grid, block_weights, lists, proposals, t
     """
     _, indptr, ids, weights = rows
     capacities, width, height, most = grid.capacities, grid.width, grid.height, grid.most
-    axes = grid.axes
+    axes, least = grid.axes, grid.least
     members, count, place = lists
     made = 0
     total = np.int64(0)
@@ -82,7 +82,7 @@ def _anneal_vertices(rows, sizes, core, grid, block_weights, lists, proposals, t
         low, high = indptr[v], indptr[v + 1]
         change = _change(ids[low:high], weights[low:high], a, b, core, grid)
         if block_weights[b] + sizes[v] <= capacities[b] and count[b] < members.shape[1]:
-            if not accepted(change, temperature, state):
+            if block_weights[a] - sizes[v] < least[a] or not accepted(change, temperature, state):
                 continue
             relocate(members, count, place, v, a, b)
             core[v] = b
@@ -94,6 +94,8 @@ def _anneal_vertices(rows, sizes, core, grid, block_weights, lists, proposals, t
             u = members[b, next_random(state) % count[b]]
             more = sizes[v] - sizes[u]
             if block_weights[b] + more > capacities[b] or block_weights[a] - more > capacities[a]:
+                continue
+            if block_weights[b] + more < least[b] or block_weights[a] - more < least[a]:
                 continue
             core[v] = b  # counts a connection between the two correctly
             low, high = indptr[u], indptr[u + 1]
@@ -145,7 +147,7 @@ def anneal_mapping(
 
     domains : of the vertices; fixed vertices have size 0
     stop : checked between slices of work
-    No core that is within its capacity is filled beyond it.
+    No core that is within its capacity is filled beyond it, and none gets below its least size.
     """
     n, cores = rows.vertices, mesh.capacities.size
     if rows.entries == 0 or cooling.proposals <= 0:

@@ -31,6 +31,7 @@ class Grid(NamedTuple):
     column: Int32
     row: Int32
     capacities: Int64
+    least: Int64
     width: int
     height: int
     most: int
@@ -53,6 +54,7 @@ class CoreMesh:
 
     most : the cap on distances, `HOPS` or `CUT`
     coordinates : coordinates of columns and rows; None if all steps cost 1
+    bounds : ndarray[int64], shape (cores,), size that moves must leave on each core; None for 0
     """
 
     width: int
@@ -60,11 +62,15 @@ class CoreMesh:
     capacities: Int64
     most: int = HOPS
     coordinates: Axes | None = None
+    bounds: Int64 | None = None
 
     @classmethod
-    def of(cls, chip: Chip, capacities: Int64) -> CoreMesh:
-        """Return the mesh of a chip; capacities : capacity of each core, shape (cores,)"""
-        return cls(chip.width, chip.height, capacities, HOPS, chip.axes)
+    def of(cls, chip: Chip, capacities: Int64, bounds: Int64 | None = None) -> CoreMesh:
+        """Return the mesh of a chip.
+
+        capacities, bounds : most and least size of each core, shape (cores,)
+        """
+        return cls(chip.width, chip.height, capacities, HOPS, chip.axes, bounds)
 
     @classmethod
     def flat(cls, capacities: Int64) -> CoreMesh:
@@ -80,6 +86,11 @@ class CoreMesh:
         return np.arange(self.width * self.height, dtype=np.int32) // self.width
 
     @property
+    def least(self) -> Int64:
+        """Return the size that moves must leave on each core, shape (cores,)."""
+        return np.zeros_like(self.capacities) if self.bounds is None else self.bounds
+
+    @property
     def axes(self) -> Axes:
         """Return the coordinates of columns and rows."""
         return self.coordinates or flat_axes(self.width, self.height)
@@ -88,7 +99,7 @@ class CoreMesh:
     def grid(self) -> Grid:
         column, row, axes = self.column, self.row, self.axes
         return Grid(
-            column, row, self.capacities, self.width, self.height, self.most,
+            column, row, self.capacities, self.least, self.width, self.height, self.most,
             axes.x[column], axes.y[row], axes,
         )  # fmt: skip
 

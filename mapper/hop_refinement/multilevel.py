@@ -147,8 +147,9 @@ def first_parts(
 
 
 def objective_key(rows: Rows, core: Int32, mesh: CoreMesh, team: ThreadTeam) -> tuple[int, int]:
-    """Return the excess over core capacities, and the hops, as a key: smaller is better."""
-    over = np.maximum(sums_by_label(core, rows.sizes, mesh.capacities.size) - mesh.capacities, 0)
+    """Return the size outside the bounds of cores, and the hops, as a key: smaller is better."""
+    held = sums_by_label(core, rows.sizes, mesh.capacities.size)
+    over = np.maximum(held - mesh.capacities, 0) + np.maximum(mesh.least - held, 0)
     return int(over.sum()), hop_cost(rows, core, mesh, team)
 
 
@@ -232,8 +233,8 @@ def _refined(
     for start in starts:
         for index in range(PASSES if effort.cooling else UNANNEALED):
             refine_round(
-                rows, start, mesh.capacities, np.zeros_like(mesh.capacities), seed + depth, index,
-                team, seeker=_seeker(mesh, domains),
+                rows, start, mesh.capacities, mesh.least, seed + depth, index, team,
+                seeker=_seeker(mesh, domains),
             )  # fmt: skip
     core = min(starts, key=lambda one: objective_key(rows, one, mesh, team))
     pairwise_fm(rows, core, mesh, effort.rounds, effort.gathered, seed + 100 * depth, team, domains)

@@ -80,6 +80,27 @@ def _pair_graph(a, b, by_core, batch, sizes, core, grid):
 
 
 @njit(cache=True, nogil=True)
+def _limits(held_a, held_b, most_a, most_b, least_a, least_b):
+    """Return the most that each of two cores may hold, so that both hold at least their least.
+
+    If they hold too little for both, a core gets what the other can give, or keeps its size.
+    """
+    total = held_a + held_b
+    if total < least_a + least_b:
+        if held_a >= least_a:
+            least_b = total - least_a
+        elif held_b >= least_b:
+            least_a = total - least_b
+        else:
+            least_a, least_b = held_a, held_b
+    if least_b > 0:
+        most_a = min(most_a, total - least_b)
+    if least_a > 0:
+        most_b = min(most_b, total - least_a)
+    return most_a, most_b
+
+
+@njit(cache=True, nogil=True)
 def _exchange(pairs, by_core, batch, sizes, core, grid, passes, side, side_start):
     """Run FM between the cores of each pair; return the hops saved, by frozen positions.
 
@@ -93,11 +114,14 @@ def _exchange(pairs, by_core, batch, sizes, core, grid, passes, side, side_start
         n = graph.sizes.size
         of_a = by_core.start[a + 1] - by_core.start[a]
         mine = side[side_start[p] : side_start[p] + n]
+        held = np.zeros(2, np.int64)
         for i in range(n):
             mine[i] = 0 if i < of_a else 1
-        won += two_way_fm(
-            graph, grid.capacities[a], grid.capacities[b], passes, mine, new_queues(n), PATIENT
+            held[mine[i]] += graph.sizes[i]
+        most_a, most_b = _limits(
+            held[0], held[1], grid.capacities[a], grid.capacities[b], grid.least[a], grid.least[b]
         )
+        won += two_way_fm(graph, most_a, most_b, passes, mine, new_queues(n), PATIENT)
     return won
 
 

@@ -131,9 +131,8 @@ class _Refinement:
 
         def work(core: Int32) -> tuple[Int32, int]:
             found = refine_round(
-                self._rows, core, mesh.capacities, np.zeros_like(mesh.capacities),
-                settings.seed_of(8), index, team, monitor.advance,
-                SeekHops(mesh, self._levels.domains),
+                self._rows, core, mesh.capacities, mesh.least, settings.seed_of(8), index, team,
+                monitor.advance, SeekHops(mesh, self._levels.domains),
             )  # fmt: skip
             mean = found.outside / max(1, found.everything)
             monitor.note(f"pass {index + 1}: {found.moves:,} moves, hops per spike were {mean:.3f}")
@@ -175,6 +174,8 @@ class _Refinement:
 
 def refine_mapping(mapped: Mapped, context: Context, on_better: OnMapping = ignore) -> Int32:
     """Return the core of every vertex, with fewer hops; no core exceeds its capacity.
+
+    No core gets below its least size, except where vertices of coarse levels are placed anew.
 
     on_better : called with the core of every vertex after each step and on each level; on coarse
         levels cores may exceed their final capacity

@@ -46,7 +46,7 @@ def refine_and_repair(
     rows = rows.with_sizes(np.where(pinned, 0, combined.sizes))
     whole = job.capacities(combined)
     capacities = capacities_beside_pins(whole, place, combined.sizes, pinned)
-    mesh = CoreMesh.of(job.chip, capacities)
+    mesh = CoreMesh.of(job.chip, capacities, _least_beside_pins(job, combined, place, pinned))
     levels = Levels([rows], [], domains)
     filled = sums_by_label(place, combined.sizes, job.chip.cores)
     exact = combined.exact and not job.axon_limited and bool((filled <= whole).all())
@@ -96,6 +96,18 @@ def unless_over_limits(
     if over:
         monitor.note(f"{over:,} cores above a limit after refinement: refinement is discarded")
     return place if over else found
+
+
+def _least_beside_pins(
+    job: LimitJob, combined: CombinedCapacity, place: Int32, pinned: Mask
+) -> Int64 | None:
+    """Return the least size of the items of each core in use that are not pinned; None for none."""
+    least = job.least(combined)
+    if least is None:
+        return None
+    cores = job.chip.cores
+    held = sums_by_label(place, np.where(pinned, combined.sizes, 0), cores)
+    return np.where(np.bincount(place, minlength=cores) > 0, np.maximum(least - held, 0), 0)
 
 
 def capacities_beside_pins(whole: Int64, place: Int32, sizes: Int64, pinned: Mask) -> Int64:

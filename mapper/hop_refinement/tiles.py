@@ -219,8 +219,8 @@ def _frozen(
     if not domains.table.all():
         frozen |= ~domains.allows(np.arange(core.size), other[core])
     held = sums_by_label(core[frozen], sizes[frozen], other.size)
-    free = np.maximum(mesh.capacities - held, 0)
-    return frozen, replace(mesh, capacities=free).grid
+    free, least = np.maximum(mesh.capacities - held, 0), np.maximum(mesh.least - held, 0)
+    return frozen, replace(mesh, capacities=free, bounds=least).grid
 
 
 def pairwise_fm_round(

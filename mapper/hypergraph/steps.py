@@ -43,6 +43,7 @@ class NetTask:
     capacity : capacity of a core
     cores : number of cores
     strict : parts above the capacity are an error; otherwise they are repaired later
+    parts : number of parts; 0 for as few as leave some slack
     """
 
     nets: Hypergraph
@@ -50,6 +51,7 @@ class NetTask:
     capacity: int
     cores: int
     strict: bool = True
+    parts: int = 0
 
 
 def partition_nets(task: NetTask, context: Context) -> tuple[Int32, int]:
@@ -59,7 +61,7 @@ def partition_nets(task: NetTask, context: Context) -> tuple[Int32, int]:
     """
     settings, _, steps, monitor, team = context
     nets, capacity, cores = task.nets, task.capacity, task.cores
-    wanted = parts_wanted(int(nets.sizes.sum()), capacity, cores)
+    wanted = task.parts or parts_wanted(int(nets.sizes.sum()), capacity, cores)
     monitor.level(nets.vertices, nets.pins.size)
     effort = _partition_effort(nets.pins.size, context)
 

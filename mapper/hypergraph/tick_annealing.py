@@ -215,6 +215,8 @@ def _anneal(t, costs, loads, members, count, place, width, order, proposals, tem
         if b < 0 or b == a or t.capacities[b] == 0:
             continue
         if t.block_weights[b] + t.sizes[v] <= t.capacities[b] and count[b] < members.shape[1]:
+            if t.block_weights[a] - t.sizes[v] < t.least[a]:
+                continue
             if not accepted(move(t, costs, loads, v, b), temperature, state):
                 move(t, costs, loads, v, a)
                 continue
@@ -225,6 +227,8 @@ def _anneal(t, costs, loads, members, count, place, width, order, proposals, tem
             if (
                 t.block_weights[b] + more > t.capacities[b]
                 or t.block_weights[a] - more > t.capacities[a]
+                or t.block_weights[b] + more < t.least[b]
+                or t.block_weights[a] - more < t.least[a]
             ):
                 continue
             change = move(t, costs, loads, v, b)
@@ -283,7 +287,7 @@ def anneal_ticks(
 ) -> Int32:
     """Return the core of every vertex, in the best state at the end of a temperature.
 
-    No core that is within its capacity is filled beyond it.
+    No core that is within its capacity is filled beyond it, and none gets below its least size.
     """
     graph = nets.graph
     trees, loads = tick_state(nets, core.copy(), mesh, costs)

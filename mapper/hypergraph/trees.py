@@ -33,6 +33,7 @@ class Trees(NamedTuple):
 
     core, block_weights, capacities : core of every vertex; size on each core; capacity of each
         core, 0 if it must not be used
+    least : shape (cores,), size that moves must leave on each core
     column, row : of every core; columns at the same position count as one
     slot_start, slot_part, slot_count, used : cores of the targets of each net, without the source,
         with the number of targets there
@@ -54,6 +55,7 @@ class Trees(NamedTuple):
     core: Int32
     block_weights: Int64
     capacities: Int64
+    least: Int64
     column: Int32
     row: Int32
     slot_start: Int64
@@ -268,7 +270,8 @@ def _anneal(t, members, count, place, width, height, proposals, temperature, sta
             continue
         change = _change(t, v, b)
         if t.block_weights[b] + t.sizes[v] <= t.capacities[b] and count[b] < members.shape[1]:
-            if not accepted(change, temperature, state):
+            few = t.block_weights[a] - t.sizes[v] < t.least[a]
+            if few or not accepted(change, temperature, state):
                 continue
             _put(t, v, b)
             relocate(members, count, place, v, a, b)
@@ -280,6 +283,8 @@ def _anneal(t, members, count, place, width, height, proposals, temperature, sta
             if (
                 t.block_weights[b] + more > t.capacities[b]
                 or t.block_weights[a] - more > t.capacities[a]
+                or t.block_weights[b] + more < t.least[b]
+                or t.block_weights[a] - more < t.least[a]
             ):
                 continue
             _put(t, v, b)  # prices nets of both correctly
@@ -305,7 +310,8 @@ def new_trees(
     total = int(slot_start[-1])
     trees = Trees(
         graph.start, graph.pins, graph.weights, graph.vertex_start, graph.nets, graph.sizes, core,
-        np.empty(capacities.size, np.int64), capacities, merged[column], row, slot_start,
+        np.empty(capacities.size, np.int64), capacities, mesh.least, merged[column], row,
+        slot_start,
         np.empty(total, np.int32), np.empty(total, np.int32),
         np.empty(graph.net_count, np.int32), np.empty(graph.net_count, np.int64),
         np.empty(width, np.int64), np.empty(width, np.int64), np.zeros(width, np.int64),
@@ -348,7 +354,7 @@ def anneal_trees(
     proposals : proposals at each temperature
     stop : checked between slices of work
     domains : of the vertices
-    No core that is within its capacity is filled beyond it.
+    No core that is within its capacity is filled beyond it, and none gets below its least size.
     """
     if graph.net_count == 0 or proposals == 0:
         return core.copy()

@@ -10,11 +10,10 @@ from mapper.graph.disk import with_disk
 from mapper.inputs.listener import Listener
 from mapper.limits.axons import make_job
 from mapper.limits.capacity import Demand, demands
-from mapper.pipeline import looked_at_here
 from mapper.planning.plan import Plan
 from mapper.planning.processor_time import processor_seconds, slowness
 from mapper.planning.strategy import enough_memory, make_plan
-from mapper.planning.worker_plan import WorkerPlan, plan_workers
+from mapper.planning.worker_plan import WorkerPlan, looked_at_here, plan_workers
 from mapper.session import MapRequest, constraints_on, open_inputs
 from storage.store.populations import called
 

@@ -21,11 +21,13 @@ from mapper.graph.by_label import numbered, sums_by_label
 from mapper.limits.combined import ENOUGH, CombinedCapacity, combine_capacity
 from mapper.limits.combined_constraints import Constraints
 from mapper.limits.enforce import Items, Load, RepairBudget, repair
+from mapper.limits.fill_bounds import FillBounds
 from mapper.limits.use import (
     AXONS_IN,
     AXONS_OUT,
     BITS,
     LIMIT_NAMES,
+    NEURONS,
     NO_LIMIT,
     ONE_CORE,
     SYNAPSES,
@@ -57,12 +59,14 @@ class LimitJob:
 
     load, fans : of the single neurons; the load has the limits of the largest core
     items : groups of neurons that move as one
+    bounds : least number of neurons of cores; None for none
     """
 
     chip: Chip
     load: Load
     fans: Fans
     items: Items
+    bounds: FillBounds | None = None
 
     @property
     def cores(self) -> int:
@@ -86,6 +90,17 @@ class LimitJob:
                 share = (limit - lack) / limit * (1 - 1e-12)
                 np.minimum(found, (combined.whole * share).astype(np.int64), out=found)
         return found
+
+    def least(self, combined: CombinedCapacity) -> Int64 | None:
+        """Return the combined size that each core should keep, shape (cores,); None for none.
+
+        Exact if only neurons are limited; otherwise in proportion.
+        """
+        if self.bounds is None:
+            return None
+        limit = int(self.load.limits[NEURONS])
+        found = -(-self.bounds.aim.astype(np.float64) * combined.whole // limit)
+        return np.minimum(found.astype(np.int64), self.capacities(combined))
 
     def demands(self) -> tuple[Int64, ...]:
         """Return the demand of each item for each limit."""

@@ -31,6 +31,7 @@ from mapper.limits.domains import Domains
 from mapper.limits.enforce import Items
 from mapper.limits.kinds import Kinds, Names, find_kinds, require_pins
 from mapper.limits.use import BitCosts, Fans
+from mapper.settings import Settings
 from storage.arrays import Int32, Int64, Mask
 from storage.store.network import NetworkFile
 from storage.store.populations import called
@@ -136,6 +137,14 @@ class Constraints:
                 f"{self.name[worst]}: needs {needed[worst]:,} {name} on core {core}, which holds "
                 f"{room[core]:,} ({over.max():,} short); pin fewer neurons to it"
             )
+
+
+def item_sizes(network: NetworkFile, constraints: Constraints | None, settings: Settings) -> Int64:
+    """Return the sizes of the items, shape (items,); empty if the settings bound no fill."""
+    if not settings.bounds_fill:
+        return np.zeros(0, np.int64)
+    sizes = network.vertex_sizes()
+    return sizes if constraints is None else constraints.items().total(sizes)
 
 
 def combine(

@@ -14,10 +14,11 @@ from numba import njit
 from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.by_label import by_label, sums_by_label
 from mapper.limits.domains import Domains
-from mapper.limits.exchange import ExchangeSearch, Net, _fill_table
+from mapper.limits.exchange import LEAST, ExchangeSearch, Net, _fill_table
 from mapper.limits.relief import LinkedLists, Targets, _link, _relieve
 from mapper.limits.use import (
     AXONS_IN,
+    NEURONS,
     NO_BITS,
     SYNAPSES,
     BitCosts,
@@ -98,10 +99,10 @@ class Load:
     """A network and the limits of a core.
 
     sizes, fan_in : ndarray[int64], shape (neurons,)
-    limits : ndarray[int64], shape (5,)
+    limits : ndarray[int64], shape (5,), or (6,) with least sizes, see `mapper.limits.least_fill`
     copies : neurons have a single target core, and copies for further ones
     bits : of a memory that neurons and synapses share
-    reserved : ndarray[int64], shape (5, parts), counted as use of each part; None for nothing
+    reserved : ndarray[int64], shape (limits, parts), counted as use of each part; None for nothing
     """
 
     graph: Graph
@@ -117,6 +118,8 @@ class Load:
         use = count_use(
             self.graph, part, parts, self.sizes, self.fan_in, team, self.copies, self.bits
         )
+        if self.limits.size > LEAST:
+            use = Use(np.vstack([use.table, -use.table[NEURONS]]), use.reach)
         if self.reserved is not None:
             use.table[:] += self.reserved
         return use
@@ -192,7 +195,7 @@ def _choose(use: Use, limits: Int64, allowed: Mask, memory: int, rng: np.random.
     """Choose active parts: above a limit in half of the memory, with slack in the rest."""
     over = excess(use.table, limits)
     cost = PAIR_BYTES * use.table[AXONS_IN] + ROW_BYTES * use.table[SYNAPSES]
-    filled = (use.table / limits[:, None]).max(axis=0) + 0.1 * rng.random(cost.size)
+    filled = (use.table / limits[:, None])[:LEAST].max(axis=0) + 0.1 * rng.random(cost.size)
     first = np.flatnonzero(over)
     first = first[np.argsort(-over[first], kind="stable")]
     taken = first[: max(1, int(np.searchsorted(np.cumsum(cost[first]), memory // 2)))]
@@ -264,7 +267,7 @@ def _exchange(
         queue = np.flatnonzero((over > 0) & active)
         if not queue.size or work[0] < 0:
             break
-        scaled = (use.table / limits[:, None]).max(axis=0)
+        scaled = (use.table / limits[:, None])[:LEAST].max(axis=0)
         roomy = targets[np.argsort(scaled[targets], kind="stable")]
         roomy = roomy[over[roomy] == 0]
         empty = targets[lists.head[targets] < 0]

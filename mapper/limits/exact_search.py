@@ -30,18 +30,21 @@ def search_places(
         return None
     constraints = constraints or Constraints.none(job.items.count)
     load = job.placed
-    found = _Search(job, constraints, most or job.cores).places()
-    for place in islice(found, COUNTS):
-        use = load.count(place[job.items.item], job.chip.cores, team)
-        if not excess(use.table, load.limits).any():
-            return place
+    wanted = 0 if job.bounds is None else job.bounds.used
+    for number in (wanted, 0) if wanted else (0,):
+        found = _Search(job, constraints, most or job.cores, number).places()
+        for place in islice(found, COUNTS):
+            use = load.count(place[job.items.item], job.chip.cores, team)
+            if not excess(use.table, load.limits).any():
+                return place
     return None
 
 
 class _Search:
     """Backtracking over items, with the fewest allowed cores first, then the largest."""
 
-    def __init__(self, job: LimitJob, constraints: Constraints, most: int) -> None:
+    def __init__(self, job: LimitJob, constraints: Constraints, most: int, wanted: int) -> None:
+        """most, wanted : number of cores to use, at most and at least"""
         count, cores, kinds = job.items.count, job.chip.cores, constraints.kinds
         self._allowed = np.tile(job.chip.usable, (count, 1))
         self._apart: Mask = np.zeros((count, count), np.bool_)
@@ -60,7 +63,11 @@ class _Search:
         self._order = np.lexsort((-self._need[0], self._allowed.sum(axis=1))).tolist()
         self._use = np.zeros((len(ADDITIVE), cores), np.int64)
         self._place = np.full(count, -1, np.int32)
-        self._most, self._left = most, NODES
+        self._most, self._wanted, self._left = most, wanted, NODES
+        bounds = job.bounds
+        self._least = np.zeros(cores, np.int64) if bounds is None else bounds.least
+        sizes = self._need[0, self._order]
+        self._rest = np.append(np.cumsum(sizes[::-1])[::-1], 0)
 
     def places(self, depth: int = 0) -> Iterator[Int32]:
         """Yield mappings within the constraints and the additive limits."""
@@ -74,9 +81,17 @@ class _Search:
                 return
             self._place[i] = core
             self._use[:, core] += self._need[:, i]
-            yield from self.places(depth + 1)
+            if self._reachable(depth + 1):
+                yield from self.places(depth + 1)
             self._use[:, core] -= self._need[:, i]
             self._place[i] = -1
+
+    def _reachable(self, depth: int) -> bool:
+        """Return whether the items that are not placed can fill cores to their least size."""
+        held = np.bincount(self._place[self._place >= 0], minlength=self._use.shape[1]) > 0
+        lack = np.maximum(self._least - self._use[0], 0)[held].sum()
+        empty = self._wanted - int(np.count_nonzero(held))
+        return bool(lack <= self._rest[depth]) and empty <= len(self._order) - depth
 
     def _cores(self, i: int) -> list[int]:
         """Return the cores that an item may be on next to the items that are placed."""
@@ -87,7 +102,8 @@ class _Search:
         if np.count_nonzero(held) >= self._most:
             fits &= held
         bare = np.flatnonzero(fits & ~held)  # equal empty cores lead to equal mappings
-        seen = np.concatenate([self._allowed[:, bare], self._reserved[:, bare]])
+        own = self._least[None, bare]
+        seen = np.concatenate([self._allowed[:, bare], self._reserved[:, bare], own])
         first = np.unique(seen, axis=1, return_index=True)[1]
         fits[np.delete(bare, first)] = False
         return np.flatnonzero(fits).tolist()

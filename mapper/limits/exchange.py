@@ -14,6 +14,8 @@ from numba import njit
 from storage.arrays import Int32, Int64, Mask
 from storage.hashing import scrambled
 
+LEAST = 5  # row of the least sizes of parts
+
 
 class Net(NamedTuple):
     """Items and their synapses.
@@ -45,8 +47,8 @@ class ExchangeSearch(NamedTuple):
 
     part : part of every item
     reach : number of parts that each neuron has axons to
-    use : shape (5, parts)
-    limits, weight : limits, and weights of an excess, shape (5,)
+    use : shape (5, parts); with a sixth row, of least sizes: see `mapper.limits.least_fill`
+    limits, weight : limits, and weights of an excess, shape (rows of `use`,)
     keys, counts : hash table of (source, part) pairs
     used : [slots in use, most allowed]
     copies : axons_out counts neurons and their copies, see `Chip.single_target`
@@ -101,7 +103,7 @@ def _fill_table(items, start, end, rows, part, parts, keys, counts):
 def _over(use, limits, weight, k):
     """Return the weighted excess of a part."""
     total = np.int64(0)
-    for r in range(5):
+    for r in range(limits.size):
         total += weight[r] * max(0, use[r, k] - limits[r])
     return total
 
@@ -135,6 +137,9 @@ def _move(v, to, net, search):
     change += _bump(use, limits, weight, 1, to, fan_in[v])
     change += _bump(use, limits, weight, 4, own, -bits[v])
     change += _bump(use, limits, weight, 4, to, bits[v])
+    if limits.size > LEAST:
+        change += _bump(use, limits, weight, LEAST, own, sizes[v])
+        change += _bump(use, limits, weight, LEAST, to, -sizes[v])
     e = start[v]
     while e < end[v]:
         s = np.int64(rows[e])
@@ -188,6 +193,8 @@ def _judge(v, to, leaving, net, search):
     change += weight[4] * (
         max(0, use[4, to] + bits[v] - limits[4]) - max(0, use[4, to] - limits[4])
     )
+    if limits.size > LEAST:
+        change -= weight[LEAST] * min(sizes[v], max(0, use[LEAST, to] - limits[LEAST]))
     new = 0
     previous = np.int64(-1)
     for e in range(start[v], end[v]):

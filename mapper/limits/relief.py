@@ -14,12 +14,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.limits.exchange import _judge, _leaving, _move, _over, _relief
+from mapper.limits.exchange import LEAST, _judge, _leaving, _move, _over, _relief
 from mapper.random_numbers import draw_star
 from storage.arrays import Int64, Mask
 
 OF_SOURCES, SPREAD, ROOMY = 6, 12, 6  # candidates: parts of sources, random parts, parts with slack
 SAMPLE = 64  # sources of a vertex whose parts are looked up
+PULLS = 4  # ratio of items tried per part below its least size to chains
 LINKS = 12  # second moves tried after each first move of a chain
 
 
@@ -195,6 +196,42 @@ def _move_out(c, items, targets, lists, net, search, tally):
 
 
 @njit(cache=True, nogil=True)
+def _pull_in(c, tries, targets, lists, net, search, tally):
+    """Move items of other parts into a part below its least size, if that lowers the excess.
+
+    Candidates are the first items of random parts, mostly of parts with sources of its items.
+    """
+    item, start, end, rows = net.item, net.start, net.end, net.rows
+    part, use, limits, used = search.part, search.use, search.limits, search.used
+    active, listed, state = targets.active, targets.listed, tally.state
+    for _ in range(tries):
+        if use[LEAST, c] <= limits[LEAST] or tally.work[0] < 0:
+            break
+        k = listed[draw_star(state, listed.size)]
+        u = lists.head[c]
+        if u >= 0 and end[u] > start[u] and draw_star(state, 4) > 0:
+            near = part[item[rows[start[u] + draw_star(state, end[u] - start[u])]]]
+            k = near if active[near] else k
+        v = lists.head[k]
+        for _ in range(draw_star(state, 2 * LINKS)):
+            if v >= 0 and lists.next_item[v] >= 0:
+                v = lists.next_item[v]
+        if v < 0 or k == c or net.fixed[v] or not net.domain[net.kind[v], c]:
+            continue
+        length = end[v] - start[v]
+        if used[0] + 2 * length >= used[1]:
+            break
+        change = _move(v, c, net, search)
+        tally.work[0] -= length + 1
+        if change >= 0:
+            _move(v, k, net, search)
+            continue
+        tally.kept[0] += 1
+        tally.kept[1] += change
+        _relink(v, k, c, lists)
+
+
+@njit(cache=True, nogil=True)
 def _second_move(c, to, change, targets, lists, net, search, tally):
     """After a move from part c, move an item of its target on or back; return that item, or -1.
 
@@ -274,6 +311,8 @@ def _relieve(queue, targets, lists, net, search, work, chains, state):
     for c in queue:
         if _over(use, limits, weight, c) == 0:
             continue
+        if limits.size > LEAST and use[LEAST, c] > limits[LEAST]:
+            _pull_in(c, PULLS * chains, targets, lists, net, search, tally)
         order = _by_relief(c, lists, net, search, work, inside)
         items = inside[: order.size]
         _move_out(c, items[order], targets, lists, net, search, tally)

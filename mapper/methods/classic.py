@@ -21,7 +21,7 @@ class Classic(Method):
         self._run = run
         meta = run.network.meta
         shift = weight_shift(meta.total_weight, meta.synapses)
-        rows = StreamedRows(run.graph, run.combined.sizes, shift)
+        self.rows = rows = StreamedRows(run.graph, run.combined.sizes, shift)
         self.costs = StageCosts(
             run.monitor, run.team, rows, faithful=shift == 0, axes=run.chip.hop_axes,
             detoured=run.chip.detoured,

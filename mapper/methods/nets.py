@@ -51,7 +51,7 @@ class Nets(Method):
             self._nets, self._combined = nets_of(run), run.combined
             self._neurons = self._nets.sizes
         shift = weight_shift(network.meta.total_weight, network.meta.synapses)
-        rows = StreamedRows(run.graph, run.combined.sizes, shift)
+        self.rows = rows = StreamedRows(run.graph, run.combined.sizes, shift)
         self.costs = StageCosts(
             monitor, run.team, rows, faithful=shift == 0, nets=costs_of(run.settings.objective),
             detoured=run.chip.detoured,
@@ -63,7 +63,7 @@ class Nets(Method):
         def attempt(combined: CombinedCapacity, steps: Checkpoint) -> tuple[Int32, int]:
             sized = self._nets._replace(sizes=combined.sizes)
             strict = not run.job.axon_limited
-            task = NetTask(sized, run.graph, combined.capacity, run.cores, strict)
+            task = NetTask(sized, run.graph, combined.capacity, run.cores, strict, run.parts)
             return partition_nets(task, run.context._replace(steps=steps))
 
         part, parts, combined = run.partition_within_limits(attempt)
@@ -100,6 +100,8 @@ def refine_by_time(
 ) -> Int32:
     """Refine the cycles of a tick, over all usable cores, including cores without a part.
 
+    With a least size of the neurons of cores in use, only over these.
+
     seen : returns the nets that annealing uses
     cycles_of : returns the cycles of a tick of a mapping, with all nets
     """
@@ -108,8 +110,9 @@ def refine_by_time(
             run.monitor.note("no refinement: constraints restrict some neurons to cores")
             return core
         mesh = run.mesh(core, combined)
-        capacities = np.where(run.usable(core), run.job.capacities(combined), 0)
-        mesh = replace(mesh, capacities=capacities)
+        if run.job.bounds is None:
+            capacities = np.where(run.usable(core), run.job.capacities(combined), 0)
+            mesh = replace(mesh, capacities=capacities)
         meta = run.network.meta
         rated = meta.attributes.get(RATE)
         costs = tick_costs(run.chip, rated.unit if rated else meta.weight_unit)

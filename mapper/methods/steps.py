@@ -15,10 +15,13 @@ from mapper.concurrency.threads import ThreadTeam
 from mapper.errors import DoesNotFitError
 from mapper.executors.worker_interface import Workers
 from mapper.graph.csr import Subgraph
+from mapper.graph.rows import Rows, StreamedRows, weight_shift
+from mapper.hop_refinement.core_fill import FillWork, keep_least
 from mapper.hop_refinement.mesh import CoreMesh
 from mapper.limits.axons import ATTEMPTS, LimitJob, partition_within_limits
 from mapper.limits.combined import CombinedCapacity
 from mapper.limits.combined_constraints import Constraints
+from mapper.limits.fill_bounds import most_used
 from mapper.limits.pins import core_of_items
 from mapper.monitoring.context import Context
 from mapper.monitoring.monitor import Monitor
@@ -44,6 +47,7 @@ class MappingRun:
     combined : sizes of the items and capacity of a core, for the additive limits
     workers : scan the rows of the network if the plan streams them; None for the team
     first : core of every item, a mapping within all limits and constraints, if one is known
+    wide : partition into more cores than can keep their least size: some become empty again
     """
 
     network: NetworkFile
@@ -61,6 +65,7 @@ class MappingRun:
     measurements: Measurements
     workers: Workers | None = None
     first: Int32 | None = None
+    wide: bool = False
 
     @property
     def context(self) -> Context:
@@ -70,7 +75,17 @@ class MappingRun:
     @property
     def cores(self) -> int:
         """Return the number of cores to use, at most."""
-        return self.settings.cores or self.chip.usable_count
+        most = self.settings.cores or self.chip.usable_count
+        if self.job.bounds is None or self.wide:
+            return most
+        total = int(self.job.load.sizes.sum())
+        return min(most, most_used(self.job.bounds, self.chip, total))
+
+    @property
+    def parts(self) -> int:
+        """Return the number of parts if it is a goal; 0 for as few as leave some slack."""
+        bounds = self.job.bounds
+        return 0 if bounds is None else min(bounds.used, self.cores)
 
     @property
     def restricted(self) -> bool:
@@ -141,6 +156,25 @@ class MappingRun:
         unavailable = np.flatnonzero(~self.chip.usable | (own < least)).tolist()
         return replace(self.chip, unavailable=tuple(unavailable), host=None, core_limits=())
 
+    def filled(
+        self, core: Int32, rows: Rows | None = None, team: ThreadTeam | None = None
+    ) -> Int32:
+        """Return the core of every item, with the least size of neurons on cores in use.
+
+        core : ndarray[int32], shape (items,), within all limits and constraints
+        rows : of the items; None to read them
+        team : replaces the team of the run
+        Raises `DoesNotFitError` if no such mapping was found.
+        """
+        if self.job.bounds is None:
+            return core
+        if rows is None:
+            meta = self.network.meta
+            shift = weight_shift(meta.total_weight, meta.synapses)
+            rows = StreamedRows(self.graph, self.combined.sizes, shift)
+        work = FillWork(self.spare, self.settings.seed_of(12), team or self.team)
+        return keep_least(self.job, rows, core, self.constraints, work)
+
     def keep(self, make: Keep) -> None:
         """Keep a mapping for Ctrl-C; make : returns the core of every item, see `Stop.keep`.
 
@@ -150,7 +184,7 @@ class MappingRun:
 
         def made(team: ThreadTeam) -> Int32:
             try:
-                return make(team)[item]
+                return self.filled(make(team), None, team)[item]
             except DoesNotFitError:
                 if first is None:
                     raise
@@ -165,8 +199,9 @@ class MappingRun:
         """
         if self.single_capacity:
             return cell[part]
+        most = self.settings.cores if self.job.bounds is None else self.cores
         return core_of_items(
-            cell, part, self.constraints, self.job, self.settings.cores, self.spare,
+            cell, part, self.constraints, self.job, most, self.spare,
             self.settings.seed_of(9), team or self.team,
         )  # fmt: skip
 
@@ -180,16 +215,19 @@ class MappingRun:
         """Return the mesh of the chip, with capacity on the cores in use only."""
         used = np.bincount(core, minlength=self.chip.cores) > 0
         capacities = np.where(used, self.job.capacities(combined), 0)
-        return CoreMesh.of(self.chip, capacities)
+        least = self.job.least(combined)
+        return CoreMesh.of(self.chip, capacities, None if least is None else used * least)
 
 
 class Method(ABC):
     """Steps 2 to 5, and refinement after placement.
 
     costs : the observer of the monitor, which records the cost after each stage
+    rows : of the items
     """
 
     costs: StageCosts
+    rows: Rows
 
     @abstractmethod
     def partition(self) -> tuple[Int32, Subgraph]:

@@ -52,13 +52,13 @@ class Streamed(Method):
         faithful = shift == 0 and seen is run.graph
         nets = costs_of(run.settings.objective)
         self.costs = StageCosts(
-            run.monitor, run.team, self._rows, faithful=faithful, nets=nets,
+            run.monitor, run.team, self.rows, faithful=faithful, nets=nets,
             detoured=run.chip.detoured,
         )  # fmt: skip
 
     def _take(self, rows: Rows) -> None:
         """Set the rows, without coarsening levels."""
-        self._rows, self._levels = rows, Levels([rows], [])
+        self.rows, self._levels = rows, Levels([rows], [])
 
     @property
     def _by_nets(self) -> bool:
@@ -82,14 +82,14 @@ class Streamed(Method):
             found = Parts(self._levels, part, parts)
             part, parts = refine_cut(self._task(run.combined), found, run.context)
             self.costs.on_partition(part)
-            self._levels = Levels([self._rows], [])
+            self._levels = Levels([self.rows], [])
         if run.plan.net_share and run.single_capacity and run.constraints is None:
             with run.monitor.stage("net refinement"):
                 self._sample = read_net_sample(run.network, run.combined.sizes, run.context)
                 return refine_parts(self._sample, part, parts, run.combined.capacity, run.context)
         if self._by_nets:
             return refine_streamed_nets(
-                run.network, self._rows, part, parts, run.combined.capacity, run.scratch.path,
+                run.network, self.rows, part, parts, run.combined.capacity, run.scratch.path,
                 run.context,
             )  # fmt: skip
         with run.monitor.stage("groups"):
@@ -138,7 +138,7 @@ class Streamed(Method):
 
                 return self._refined(core, mesh, run.usable(core), on_better)
             return refine_and_repair(
-                run.job, self._combined, self._rows, core, run.constraints, run.context
+                run.job, self._combined, self.rows, core, run.constraints, run.context
             )
 
     def unrefined(self, core: Int32) -> Int32:
@@ -154,12 +154,12 @@ class Streamed(Method):
         run = self._run
         sized = Resized(run.graph, combined.sizes)
         return Task(
-            sized, self._rows, combined.capacity, run.cores, strict=not run.job.axon_limited
+            sized, self.rows, combined.capacity, run.cores, not run.job.axon_limited, run.parts
         )
 
     def _attempt(self, combined: CombinedCapacity, steps: Checkpoint) -> tuple[Int32, int]:
         run = self._run
-        self._take(self._rows.with_sizes(combined.sizes))
+        self._take(self.rows.with_sizes(combined.sizes))
         task = self._task(combined)
         return partition_streamed(task, run.context._replace(steps=steps))
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import exp
 from typing import NamedTuple
 
+from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
 from mapper.planning.core_limits import CoreLimits
 from mapper.planning.memory import (
@@ -92,6 +93,21 @@ class SentBytes(NamedTuple):
     to: int
     back: int
     shared: int
+
+
+def looked_at_here(settings: Settings, plan: Plan, chip: Chip, constrained: bool) -> str:
+    """Return why workers cannot scan the rows of a network; an empty text if they can."""
+    if settings.method == "classic":
+        return "the preset classic runs in one process"
+    if plan.nets_held:
+        return f"objective {settings.objective} holds the nets in memory"
+    if plan.levels or plan.held:
+        return "the network is held in memory"
+    if chip.core_limits:
+        return "chips whose cores have unlike limits run in one process"
+    if settings.bounds_fill:
+        return "runs with min_fill or spread run in one process"
+    return "networks with constraints run in one process" if constrained else ""
 
 
 @dataclass(frozen=True, slots=True)

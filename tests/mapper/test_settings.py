@@ -69,7 +69,7 @@ def test_options_and_python_agree(name: str, monkeypatch: pytest.MonkeyPatch) ->
     words = ("--preset", basis, "--set")
     assert settings_of(*words, f"{name}={value}") == expected
     assert settings_of(*words, f" {setting.option.upper()} = {value} ") == expected
-    if name in ("objective", "cores", "fill"):
+    if name in ("objective", "cores", "fill", "min_fill"):
         flag = (f"--{setting.option}", str(value))
         assert settings_of("--preset", basis, *flag) == expected
         assert settings_of(*words, f"{name}={value}", *flag) == expected
@@ -94,7 +94,7 @@ def test_numbers_may_have_leading_zeros() -> None:
 def test_invalid_numbers_give_one_line(name: str, text: str, run: Run) -> None:
     line = ("run", "none.bin", "--chip", "2x2")
     ways = [("--set", f"{name}={text}")] if name in tuning.METHOD else []
-    if name in ("cores", "fill"):
+    if name in ("cores", "fill", "min_fill"):
         ways.append((f"--{SETTINGS[name].option}", text))
     for words in ways:
         found = run(*line, *words)

@@ -15,8 +15,9 @@ import pytest
 
 from chipsim.chip.model import Chip
 from mapper.monitoring.monitor import Monitor
-from mapper.pipeline import looked_at_here, map_network
+from mapper.pipeline import map_network
 from mapper.planning.strategy import make_plan
+from mapper.planning.worker_plan import looked_at_here
 from mapper.results.mapping import Mapping
 from mapper.results.output import scratch_in
 from mapper.settings import preset
