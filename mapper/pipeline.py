@@ -148,9 +148,8 @@ def _announce(
 class _Task:
     """The two tasks of a run, each run in a separate thread: mapping, and scoring the result.
 
-    chip : its cores have the neurons that `fill` and `spread` allow
+    chip, given : the chip with and without the limits that `fill` and `spread` lower
     limited : the time is limited, so a first mapping is kept at once
-    given : the chip without these limits
     """
 
     network: NetworkFile
@@ -173,7 +172,7 @@ class _Task:
                 run = self._checked(team)
                 if self.limited:
                     run = _with_first(run)
-                doubtful = self.limited and run.restricted and run.first is None
+                doubtful = self.limited and run.searched and run.first is None
                 core = _map_all(run, doubtful)[run.job.items.item]
         with self.monitor.stage("result"):  # step 9
             self.scratch.put_array("core", core)
@@ -214,9 +213,9 @@ class _Task:
             # Synapses, counted one by one, bound the words of shared lists.
             chip = replace(chip, sharing="none")
             sizes = item_sizes(network, self.constraints, settings)
-            bound = self.constraints is not None and self.constraints.restricts_cores
-            free = not bound and sizes.size > ITEMS  # a search considers all cores
-            chip, bounds = bounded_chip(self.given, chip, settings, sizes, free)
+            few = sizes.size <= ITEMS  # a search considers all cores
+            few |= self.constraints is not None and self.constraints.restricts_cores
+            chip, bounds = bounded_chip(self.given, chip, settings, sizes, not few)
             job = replace(make_job(network, chip, plan.threads, self.constraints), bounds=bounds)
             require_fit(network, chip, plan.threads, job.fans)
             graph: Graph = network
@@ -231,7 +230,7 @@ class _Task:
         run = MappingRun(
             network, graph, chip, self.constraints, job, combined, settings, plan,
             Checkpoint(self.scratch), self.scratch, self.monitor, team, self.measurements,
-            self.workers,
+            self.workers, wide=settings.method == "classic",
         )  # fmt: skip
         # moves of neurons need spare capacity
         return run if plan.nets_held else replace(run, combined=run.spread(combined))
@@ -296,22 +295,20 @@ class _Task:
 
 
 def _map_all(run: MappingRun, doubtful: bool) -> NDArray[np.int32]:
-    """Return the core of every item, by an exact search if heuristics find none for a few.
-
-    doubtful : see `_map_items`
-    """
+    """Return the core of every item, by an exact search if heuristics find none for a few."""
     try:
         return _map_items(run, _method(run), doubtful)
     except DoesNotFitError:
-        if not run.restricted and run.job.bounds is None:
+        if not run.searched:
             raise
         core = search_places(run.job, run.constraints, run.settings.cores, run.team)
-        if core is None and run.job.bounds is not None:
-            wide = replace(run, wide=True, steps=run.steps.nested("more cores"))
-            return _map_items(wide, _method(wide), doubtful)
-        if core is None:
+        if core is not None:
+            return core
+        if run.job.bounds is None:
             raise
-        return core
+        run.monitor.levels.clear()
+        wide = replace(run, wide=not run.wide, steps=run.steps.nested("more cores"))
+        return _map_items(wide, _method(wide), doubtful)
 
 
 def _map_items(run: MappingRun, method: Method, doubtful: bool) -> NDArray[np.int32]:
@@ -333,7 +330,7 @@ def _map_items(run: MappingRun, method: Method, doubtful: bool) -> NDArray[np.in
             run.keep(make)
             return
         with suppress(DoesNotFitError), ThreadTeam(1) as team:
-            core = make(team)
+            core = run.filled(make(team), None, team)
             run.keep(lambda _: core)
 
     def placed(groups: Subgraph = groups) -> Arrays:
@@ -351,10 +348,8 @@ def _map_items(run: MappingRun, method: Method, doubtful: bool) -> NDArray[np.in
     on_better(places["x"], places["y"])
     del groups
     cell = (places["y"] * chip.width + places["x"]).astype(np.int32)
-    core = run.place_items(cell, part)
-    if core.size == run.graph.vertices:  # not a coarse level
-        core = run.filled(core, method.rows)
-    core = run.filled(method.refine(core), method.rows)
+    core = method.refine(run.filled(run.place_items(cell, part), method.rows))
+    core = run.filled(core, method.rows)
     run.keep(lambda _: core)
     stage = monitor.at_work if len(monitor.stages) > before else None
     method.costs.finish(core, chip.width, stage)
@@ -373,7 +368,8 @@ def _with_first(run: MappingRun) -> MappingRun:
     if core is None:
         return run
     try:
-        first = run.place_items(np.arange(run.chip.cores, dtype=np.int32), core)
+        place = run.place_items(np.arange(run.chip.cores, dtype=np.int32), core)
+        first = run.filled(place)
     except DoesNotFitError:
         return run
     run = replace(run, first=first)

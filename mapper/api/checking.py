@@ -116,6 +116,7 @@ def score(
     axons_per_core: int | None = None,
     axons_out_per_core: int | None = None,
     constraints: ConstraintsLike | None = None,
+    min_fill: float = 0.0,
     neurons: int | None = None,
     rates: Rates | None = None,
     rates_duration: float | None = None,
@@ -129,9 +130,10 @@ def score(
     network : as for `mapper.map_network`
     mapping : core ids, shape (neurons,); a mapping; the path of an .npz, .json or .csv file
     chip, threads, memory, ... : as for `mapper.map_network`
+    min_fill : least share of the neuron limit of each core in use
 
-    A mapping that exceeds limits of the chip or breaks constraints is scored; `violations` and
-    `broken` of the result list them.
+    A mapping that exceeds limits of the chip, breaks constraints or has cores below the least fill
+    is scored; `violations`, `broken` and `below` of the result list them.
 
     Raises
     ------
@@ -142,6 +144,7 @@ def score(
     """
     from mapper.jobs.score import ScoreRequest
     from mapper.jobs.score import score as measure
+    from mapper.settings import SETTINGS
 
     check_arguments(
         threads=threads, memory=memory, constraints=constraints, neurons=neurons, columns=columns
@@ -162,6 +165,7 @@ def score(
                 core_limits(chip, limits),
                 effort_of(threads, memory),
                 constraints_of(constraints),
+                SETTINGS["min_fill"].check(min_fill),
             ),
             NotesListener(),
         )

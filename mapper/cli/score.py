@@ -11,6 +11,7 @@ from mapper.cli import options as common
 from mapper.cli import terminal, worker_options
 from mapper.cli.stores import add_timeout
 from mapper.errors import BAD_INPUT
+from mapper.settings import SETTINGS
 from storage.address import path_of
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 FREQUENT = (
     "chip", "neurons_per_core", "synapses_per_core", "axons_per_core", "axons_out_per_core",
-    "constraints", "rates", "columns", "memory", "threads", "workers",
+    "constraints", "min_fill", "rates", "columns", "memory", "threads", "workers",
 )  # fmt: skip
 EPILOG = """\
 examples:
@@ -27,8 +28,8 @@ examples:
   mapper score net.bin result/mapping.npz --chip 64x64 --workers slurm:16
 
 A csv file has one core id per line, or lines `neuron,core`. A mapping that
-exceeds limits of the chip or breaks constraints is scored; the violations are
-listed and the exit code is 1.
+exceeds limits of the chip, breaks constraints or is below --min-fill is scored;
+the violations are listed and the exit code is 1.
 """
 SHOWN = 5
 
@@ -39,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("mapping", type=Path, metavar="MAPPING", help="npz, mapping.json or csv")
     common.add_chip(parser)
     common.add_constraints(parser)
+    parser.add_argument("--min-fill", metavar="F", help=SETTINGS["min_fill"].help)
     common.add_columns(parser)
     common.add_rates(parser)
     add_timeout(parser)
@@ -55,6 +57,7 @@ def run(options: argparse.Namespace) -> int:
     request = ScoreRequest(
         common.source_of(options, options.network), options.network, options.mapping, chip,
         common.effort_of(options), common.constraints_of(options),
+        0.0 if options.min_fill is None else SETTINGS["min_fill"].parse(options.min_fill),
     )  # fmt: skip
 
     def workers(use: bool) -> AbstractContextManager[DaskWorkers | None]:
@@ -77,4 +80,8 @@ def run(options: argparse.Namespace) -> int:
         terminal.complain(f"constraint broken: {fault}")
     if len(found.broken) > SHOWN:
         terminal.complain(f"constraint broken: {len(found.broken) - SHOWN} more")
+    for below in found.below[:SHOWN]:
+        terminal.complain(f"below the least fill: {below}")
+    if len(found.below) > SHOWN:
+        terminal.complain(f"below the least fill: {len(found.below) - SHOWN} more cores")
     return 0 if found.valid else BAD_INPUT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,26 @@ def fill_of(chip: dict[str, Any], name: str, use: Int64) -> NDArray[np.float64]:
     limit = limit_of(chip, name)
     assert limit is not None, "the chip has the limit"
     return use / limit
+
+
+def check_least_fill(
+    folder: Path, chip: dict[str, Any], settings: dict[str, Any], neurons: Int64, used: Int64
+) -> None:
+    """Raise `CheckFailedError` if a core in use has less than the least fill of the settings.
+
+    neurons : size of the neurons of each core, shape (cores,); used : cores with neurons
+    """
+    share = settings.get("min_fill", 0.0)
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise CheckFailedError(f"{folder}: min_fill of the settings is {share!r}")
+    limit = limit_of(chip, "neurons")
+    assert limit is not None, "every chip limits neurons"
+    for core in used.tolist():
+        if Fraction(int(neurons[core])) < Fraction(str(share)) * int(limit[core]):
+            raise CheckFailedError(
+                f"{folder}: core {core} holds {neurons[core]} neurons, less than {share} of "
+                f"{limit[core]}, the min_fill of the run"
+            )
 
 
 def check_limits(folder: Path, chip: dict[str, Any], use: dict[str, Int64], used: Int64) -> None:

@@ -17,7 +17,12 @@ from mapper.evaluation.neurons.populations import check_populations
 from mapper.evaluation.verify import SlowReader
 from mapper.evaluation.verify_energy import Packets, energies, link_costs
 from mapper.evaluation.verify_latency import latency
-from mapper.evaluation.verify_limits import check_limits, fill_of, memory_of
+from mapper.evaluation.verify_limits import (
+    check_least_fill,
+    check_limits,
+    fill_of,
+    memory_of,
+)
 from mapper.evaluation.verify_queues import RouterFlits
 from mapper.evaluation.verify_split import SplitReader, check_counts, read_table, require_arrays
 from mapper.evaluation.verify_ticks import ticks
@@ -95,6 +100,7 @@ def verify_mapping(
     finally:
         reader.close()
     check_limits(folder, chip, walk.use, np.unique(core))
+    check_least_fill(folder, chip, report.get("settings", {}), walk.use["neurons"], np.unique(core))
     stated_all: dict[str, Any] = {**report["metrics"], **_nested(report["metrics"])}
     sampled = any(name in stated_all for name in SAMPLE)
     found = _metrics(walk, chip, core, (unit, rate_unit), not sampled)

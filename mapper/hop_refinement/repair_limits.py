@@ -56,6 +56,8 @@ def refine_and_repair(
     def on_better(found: Int32) -> None:
         def kept(team: ThreadTeam) -> Int32:
             item = job.items.item
+            if job.bounds is not None and lack_on(job, found).any():
+                return place[item]
             if exact:
                 return found[item]
             use = load.count(found[item], job.chip.cores, team)
@@ -96,6 +98,13 @@ def unless_over_limits(
     if over:
         monitor.note(f"{over:,} cores above a limit after refinement: refinement is discarded")
     return place if over else found
+
+
+def lack_on(job: LimitJob, place: Int32) -> Int64:
+    """Return by how much each core in use is below its least size of neurons, shape (cores,)."""
+    assert job.bounds is not None, "the run has least sizes"
+    held = sums_by_label(place, job.demands()[0], job.chip.cores)
+    return job.bounds.lack(held, np.bincount(place, minlength=held.size) > 0)
 
 
 def _least_beside_pins(

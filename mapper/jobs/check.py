@@ -6,15 +6,20 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from chipsim.chip.model import Chip
+from mapper.errors import DoesNotFitError
 from mapper.graph.disk import with_disk
 from mapper.inputs.listener import Listener
 from mapper.limits.axons import make_job
 from mapper.limits.capacity import Demand, demands
+from mapper.limits.combined_constraints import Constraints, item_sizes
+from mapper.limits.fill_bounds import bounded_chip, limited_chip, on_cores
 from mapper.planning.plan import Plan
 from mapper.planning.processor_time import processor_seconds, slowness
 from mapper.planning.strategy import enough_memory, make_plan
 from mapper.planning.worker_plan import WorkerPlan, looked_at_here, plan_workers
 from mapper.session import MapRequest, constraints_on, open_inputs
+from mapper.settings import Settings
 from storage.store.populations import called
 
 if TYPE_CHECKING:
@@ -49,6 +54,7 @@ class Checked(NamedTuple):
     seconds : processor seconds of each stage
     split : facts about the relays of split neurons, None if neurons were not split
     note : a line on a sample that is too small, or ""
+    fill : why cores cannot have the least fill, or ""
     """
 
     demands: list[Demand]
@@ -59,11 +65,12 @@ class Checked(NamedTuple):
     workers: WorkersFound
     note: str
     asked: WorkersAsked | None
+    fill: str = ""
 
     @property
     def reasons(self) -> list[str]:
         """A line for each reason why the network does not fit; empty if it does."""
-        said = [self.plan.shortage, self.workers.shortage]
+        said = [self.plan.shortage, self.workers.shortage, self.fill]
         return [one for one in said if one] + [str(one) for one in self.demands if not one.fits]
 
     @property
@@ -123,7 +130,21 @@ def check(request: MapRequest, listener: Listener, asked: WorkersAsked | None = 
         found, plan, seconds, None if sample is None else sample.facts(enough),
         None if relays is None else relays.facts(), workers,
         "" if sample is None else sample.describe(enough), asked,
+        _fill(network, chip, settings, constraints),
     )  # fmt: skip
+
+
+def _fill(
+    network: NetworkFile, chip: Chip, settings: Settings, constraints: Constraints | None
+) -> str:
+    """Return why cores cannot have the least fill of the settings, or ""."""
+    settings = on_cores(settings, chip.usable_count)
+    sizes = item_sizes(network, constraints, settings)
+    try:
+        bounded_chip(chip, limited_chip(chip, settings, sizes), settings, sizes, free=False)
+    except DoesNotFitError as error:
+        return str(error)
+    return ""
 
 
 def _workers(

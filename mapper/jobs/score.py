@@ -16,6 +16,7 @@ from mapper.inputs.listener import Listener
 from mapper.inputs.opening import open_source
 from mapper.inputs.source import Effort, Source
 from mapper.limits.constraints import ConstraintFile, faults
+from mapper.limits.fill_bounds import below_least
 from mapper.monitoring.monitor import Monitor
 from mapper.results.output import network_facts
 from mapper.scoring.measure import measure_network
@@ -30,6 +31,7 @@ class ScoreRequest(NamedTuple):
 
     path : of the network in the report
     constraints : where neurons must be, and which must be together or apart
+    min_fill : least share of the neuron limit of each core in use
     """
 
     source: Source
@@ -38,6 +40,7 @@ class ScoreRequest(NamedTuple):
     chip: Chip
     effort: Effort
     constraints: ConstraintFile | None = None
+    min_fill: float = 0.0
 
 
 class Scored(NamedTuple):
@@ -47,6 +50,7 @@ class Scored(NamedTuple):
     metrics : as in report.json
     violations : a line for each core and limit that it exceeds
     broken : a line for each constraint that it breaks
+    below : a line for each core in use with less than the least fill
     """
 
     network: dict[str, Any]
@@ -54,18 +58,20 @@ class Scored(NamedTuple):
     metrics: dict[str, Any]
     violations: list[str]
     broken: list[str]
+    below: list[str]
 
     @property
     def valid(self) -> bool:
-        """Whether the mapping keeps all limits of the chip and all constraints."""
-        return not self.violations and not self.broken
+        """Whether the mapping keeps all limits of the chip, all constraints, and the least fill."""
+        return not self.violations and not self.broken and not self.below
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `mapper score --json` prints."""
         found = self._asdict()
-        violations, broken = found.pop("violations"), found.pop("broken")
+        violations, broken, below = (found.pop(key) for key in ("violations", "broken", "below"))
         return {
-            **found, "valid": self.valid, "violations": violations, "broken_constraints": broken
+            **found, "valid": self.valid, "violations": violations, "broken_constraints": broken,
+            "below_min_fill": below,
         }  # fmt: skip
 
 
@@ -84,7 +90,7 @@ def score(
     workers : starts the workers, if there are any and they are used
     Raises `MapperError` if the mapping does not match the network and the chip.
     """
-    source, path, mapping, chip, effort, constraints = request
+    source, path, mapping, chip, effort, constraints, min_fill = request
     threads = effort.threads
     with open_source(source, effort, listener) as network:
         with open_mapped(network, mapping, chip, effort.memory // 4, threads) as (whole, core):
@@ -97,4 +103,5 @@ def score(
                 traffic = measure_network(whole, chip, core, threads, swept=swept)
         about = network_facts(network, path)
     exceeded = list(map(str, violations(chip, traffic.usage)))
-    return Scored(about, chip.to_json(), summarise(chip, traffic), exceeded, broken)
+    below = below_least(chip, min_fill, traffic.usage)
+    return Scored(about, chip.to_json(), summarise(chip, traffic), exceeded, broken, below)

@@ -47,7 +47,8 @@ class MappingRun:
     combined : sizes of the items and capacity of a core, for the additive limits
     workers : scan the rows of the network if the plan streams them; None for the team
     first : core of every item, a mapping within all limits and constraints, if one is known
-    wide : partition into more cores than can keep their least size: some become empty again
+    wide : partition into more cores than can keep their least size, as with the preset classic:
+        some become empty again
     """
 
     network: NetworkFile
@@ -92,6 +93,11 @@ class MappingRun:
         """Return whether some neurons may not be on all cores, or not with all others."""
         found = self.constraints
         return bool(self.chip.core_limits) or (found is not None and found.restricts_cores)
+
+    @property
+    def searched(self) -> bool:
+        """Return whether an exact search may find a mapping of a few items."""
+        return self.restricted or self.job.bounds is not None
 
     @property
     def single_capacity(self) -> bool:
@@ -161,12 +167,13 @@ class MappingRun:
     ) -> Int32:
         """Return the core of every item, with the least size of neurons on cores in use.
 
-        core : ndarray[int32], shape (items,), within all limits and constraints
+        core : ndarray[int32], shape (items,), within all limits and constraints; cores of coarse
+            vertices are returned as they are
         rows : of the items; None to read them
         team : replaces the team of the run
         Raises `DoesNotFitError` if no such mapping was found.
         """
-        if self.job.bounds is None:
+        if self.job.bounds is None or core.size != self.graph.vertices:
             return core
         if rows is None:
             meta = self.network.meta

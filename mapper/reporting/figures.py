@@ -29,7 +29,7 @@ from mapper.reporting.metrics import (
     TRAFFIC,
     WAY,
 )
-from mapper.reporting.view import View, by_series, heads_of
+from mapper.reporting.view import USED, View, by_series, heads_of
 from mapper.results.activity import (
     Traffic,
     are_spikes,
@@ -106,7 +106,12 @@ def key_figures(views: list[View]) -> list[Card]:
         if all(shown(view, name).value is None for view in views):
             continue  # machines only, chips with timing only, or newer than the report
         figures = [
-            Figure(series, shown(view, name), _beside(view, name, more), _compared(view, name))
+            Figure(
+                series,
+                shown(view, name),
+                _beside(view, name, more),
+                _compared(view, name) or _least_fill(view, name),
+            )
             for series, view in by_series(views)
         ]
         changes = [_change(name, views[0], view) for view in views[1:]]
@@ -129,6 +134,22 @@ def _compared(view: View, name: str) -> str:
     if found["lower_bound"] > 0.01 * hops:
         than.append(f"{hops / found['lower_bound']:.1f} x the lower bound")
     return ", ".join(than).replace("%", " %")
+
+
+def _least_fill(view: View, name: str) -> str:
+    """Return the least fill of a core in use in words, for the card of the cores; else "".
+
+    Only for runs with `min_fill` or `spread`.
+    """
+    settings = view.report.get("settings", {})
+    asked, spread = settings.get("min_fill", 0), settings.get("spread", "no") == "yes"
+    if name != "cores_used" or not (asked or spread):
+        return ""
+    fill = view.layers["fill"][view.state == USED]
+    if not fill.size:
+        return ""
+    words = f"least fill {fill.min():.1%}"
+    return (f"{words}, min_fill {asked:.1%}" if asked else words).replace("%", " %")
 
 
 def comparison(views: list[View], cards: list[Card]) -> Table:
