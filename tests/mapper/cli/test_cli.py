@@ -102,6 +102,9 @@ def test_cores_and_fill_are_options_of_run(network: Path, run: Run) -> None:
     helped = run("run", "--help-all").out
     assert "--cores N" in helped
     assert "--fill F" in helped
+    assert used("--spread")[0] == 16
+    assert "--spread " in helped
+    assert "--min-fill F" in helped
 
 
 def test_an_existing_folder(network: Path, run: Run, folder: Path) -> None:
