@@ -32,7 +32,8 @@ class Case:
     item : item of every neuron
     place : part of every item
     sizes : sizes of the neurons
-    limits, weight : values of the five limits
+    limits, weight : values of the five limits, and of the offset of `least` if there is one
+    least : least size of every part; above its offset, a sixth row counts what is missing
     bits : of memory, per unit of neuron size and per synapse
     """
 
@@ -45,14 +46,19 @@ class Case:
     weight: list[int]
     copies: bool = False
     bits: tuple[int, int] = (0, 0)
+    least: list[int] | None = None
 
     def part(self) -> list[int]:
         return [self.place[i] for i in self.item]
 
     def use(self) -> list[list[int]]:
-        return limits_twin.use(
+        found = limits_twin.use(
             self.edges, self.part(), self.parts, self.sizes, self.copies, self.bits
         )
+        if self.least is None:
+            return found
+        lack = [one - held for one, held in zip(self.least, found[0], strict=True)]
+        return [*found, [self.limits[5] + one for one in lack]]
 
     def total(self) -> int:
         return limits_twin.excess(self.use(), self.limits, self.weight)
@@ -60,7 +66,7 @@ class Case:
     def above(self, k: int) -> list[int]:
         """Return the excess of a part over each limit."""
         use = self.use()
-        return [max(0, use[r][k] - self.limits[r]) for r in range(5)]
+        return [max(0, use[r][k] - self.limits[r]) for r in range(len(self.limits))]
 
     def over(self, k: int) -> int:
         return sum(w * a for w, a in zip(self.weight, self.above(k), strict=True))
@@ -99,9 +105,8 @@ class Case:
         rows = self.rows(v)
         gone = len(set(rows) - others)
         uses = (self.size(v), len(rows), gone, self.leaving(v), self.memory(v))
-        return sum(
-            w * min(u, a) for w, u, a in zip(self.weight, uses, self.above(own), strict=True)
-        )
+        above = self.above(own)
+        return sum(self.weight[r] * min(uses[r], above[r]) for r in range(5))
 
     def judge(self, v: int, to: int) -> tuple[int, int]:
         """Return the estimated excess added by an item at its destination, and its new sources."""
@@ -113,6 +118,8 @@ class Case:
             before = max(0, use[r][to] - self.limits[r])
             after = max(0, use[r][to] + uses[r] - self.limits[r])
             change += self.weight[r] * (after - before)
+        if self.least is not None:
+            change -= self.weight[5] * min(self.size(v), self.above(to)[5])
         for s in new:
             home = self.place[self.item[s]]
             if (self.copies or home != to) and use[3][home] >= self.limits[3]:
@@ -144,6 +151,7 @@ class Search:
     room: int
     sample: int
     links: int
+    pulls: int
 
     def candidates(self, v: int, turn: int) -> list[int]:
         case, own = self.case, self.case.place[v]
@@ -167,9 +175,11 @@ class Search:
         """Return the number of moves kept, and the change of the excess."""
         case, moved, total, turn = self.case, 0, 0, 0
         for c in queue:
-            inside = [v for v in self.lists[c] if not self.fixed[v]]
             if case.over(c) == 0:
                 continue
+            change, count = self.pull(c, self.pulls * chains)
+            total, moved = total + change, moved + count
+            inside = [v for v in self.lists[c] if not self.fixed[v]]
             priority = {v: 1e-3 * len(case.rows(v)) - case.relief(v) for v in inside}
             for v in sorted(inside, key=lambda v: priority[v]):
                 if case.over(c) == 0:
@@ -199,6 +209,31 @@ class Search:
                 change, count = self.chain(c, inside)
                 total, moved = total + change, moved + count
         return moved, total
+
+    def pull(self, c: int, tries: int) -> tuple[int, int]:
+        """Move items of other parts into a part below its least size."""
+        case, draw, total, moved = self.case, self.draws.draw, 0, 0
+        for _ in range(tries):
+            if case.least is None or case.above(c)[5] == 0:
+                break
+            k = self.active[draw(len(self.active))]
+            rows = case.rows(self.lists[c][0]) if self.lists[c] else []
+            if rows and draw(4) > 0:
+                near = case.place[case.item[rows[draw(len(rows))]]]
+                k = near if near in self.active else k
+            steps = draw(2 * self.links)
+            if not self.lists[k] or k == c:
+                continue
+            v = self.lists[k][min(steps, len(self.lists[k]) - 1)]
+            if self.fixed[v] or c not in self.domain[v]:
+                continue
+            change = case.move(v, c)
+            if change >= 0:
+                case.move(v, k)
+                continue
+            self.relink(v, k, c)
+            total, moved = total + change, moved + 1
+        return total, moved
 
     def chain(self, c: int, inside: list[int]) -> tuple[int, int]:
         """Move one item to a part, then another item of that part further or back."""

@@ -131,9 +131,11 @@ def annealed(
     near: int,
     random: Xorshift,
     plane: Plane,
+    least: Sequence[int],
 ) -> tuple[list[int], int, int]:
     """Return the cores after some proposals, the number of accepted moves, and the hops added.
 
+    least : size that moves must leave on each core
     width : 0 if cores have no places; then only cores of neighbours are tried
     members : movable vertices of each core, in drawing order
     places : number of cores
@@ -172,7 +174,7 @@ def annealed(
         before = total()
         if held[b] + sizes[v] <= room[b] and len(members[b]) < places:
             core[v] = b
-            if not accepted(total() - before):
+            if held[a] - sizes[v] < least[a] or not accepted(total() - before):
                 core[v] = a
                 continue
             last = members[a].pop()
@@ -185,6 +187,8 @@ def annealed(
             u = members[b][random.next() % len(members[b])]
             more = sizes[v] - sizes[u]
             if held[b] + more > room[b] or held[a] - more > room[a]:
+                continue
+            if held[b] + more < least[b] or held[a] - more < least[a]:
                 continue
             core[v], core[u] = b, a
             if not accepted(total() - before):

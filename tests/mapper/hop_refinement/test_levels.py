@@ -213,9 +213,12 @@ def test_refinement(case: Case, seed: int, tmp_path: Path) -> None:
 @pytest.mark.sample(27)
 @CASES
 @pytest.mark.parametrize("temperature", [0.0, 5.0])
+@pytest.mark.parametrize("bounded", [False, True])
 @pytest.mark.parametrize("seed", range(20))
-def test_annealing(case: Case, seed: int, temperature: float) -> None:
+def test_annealing(case: Case, seed: int, bounded: bool, temperature: float) -> None:
     graph, core, mesh = case(seed)
+    if bounded:
+        mesh = replace(mesh, bounds=mesh.capacities * 2 // 3)
     links, rows = lists_of(graph), rows_of(graph)
     cores, places = mesh.capacities.size, int(np.bincount(core).max()) + 1 + seed % 2
     fixed, rows = some_fixed(seed, rows, mesh)
@@ -223,7 +226,7 @@ def test_annealing(case: Case, seed: int, temperature: float) -> None:
     expected, made, change = twin.annealed(
         links, rows.sizes.tolist(), core.tolist(), width_of(mesh), mesh.height,
         mesh.capacities.tolist(), lists, places, 150, temperature, NEAR_CORES,
-        Xorshift(2 * seed + 1), plane_of(mesh),
+        Xorshift(2 * seed + 1), plane_of(mesh), mesh.least.tolist(),
     )  # fmt: skip
     members = np.full((cores, places), -1, np.int32)
     place, count = np.full(core.size, -1, np.int64), np.zeros(cores, np.int64)

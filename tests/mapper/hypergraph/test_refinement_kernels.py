@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -234,6 +236,11 @@ def test_annealing_keeps_the_capacity_and_the_best(seed: int) -> None:
     assert found.tolist() == anneal_trees(*given).tolist()
     assert naive.tree_cost(nets, found.tolist(), 3, 2) <= naive.tree_cost(nets, core.tolist(), 3, 2)
     assert np.all(np.bincount(found, weights=graph.sizes, minlength=6) <= mesh.capacities)
+    held = np.bincount(core, weights=graph.sizes, minlength=6).astype(np.int64)
+    least = np.maximum(held - rng.integers(-1, 3, 6), 0)
+    found = anneal_trees(graph, core, replace(mesh, bounds=least), *given[3:])
+    after = np.bincount(found, weights=graph.sizes, minlength=6)
+    assert np.all(np.maximum(least - after, 0) <= np.maximum(least - held, 0))
 
 
 @pytest.mark.parametrize("branches", [True, False])

@@ -12,7 +12,7 @@ from mapper.limits.capacity import _add_targets
 from mapper.limits.enforce import Items, _collect
 from mapper.limits.exchange import Net, _bump, _fill_table, _over, _slot
 from mapper.limits.relief import LinkedLists, Targets, _link, _relieve, _relink
-from mapper.limits.use import BitCosts, count_fans, count_use, weight_of_excess
+from mapper.limits.use import BitCosts, Use, count_fans, count_use, weight_of_excess
 from storage.store.memory import MemoryGraph
 from tests.mapper.limits.test_limits import directed, random_items
 from tests.reference.exchange import Case, Draws, Search
@@ -132,10 +132,15 @@ def random_search(seed: int) -> tuple[MemoryGraph, Case, np.random.Generator, ND
     return graph, case, rng, place
 
 
+@pytest.mark.parametrize("bounded", [False, True])
 @pytest.mark.parametrize("seed", range(60))
-def test_relieve(seed: int) -> None:
+def test_relieve(seed: int, bounded: bool) -> None:
     """The same moves as the reference, and all sums as recomputed."""
     graph, case, rng, place = random_search(seed)
+    if bounded:
+        case.least = rng.integers(0, 2 * case.limits[0] // 3 + 2, case.parts).tolist()
+        case.limits.append(case.limits[0])
+        case.weight.append(case.weight[0])
     item = np.array(case.item, np.int32)
     fixed = rng.random(place.size) < 0.1
     items = Items(item, fixed)
@@ -151,6 +156,10 @@ def test_relieve(seed: int) -> None:
             graph, place[item], case.parts, sizes, fans.into, team, case.copies,
             BitCosts(*case.bits),
         )  # fmt: skip
+    if bounded:
+        assert case.least is not None
+        lack = np.array(case.least) + case.limits[5] - use.table[0]
+        use = Use(np.vstack([use.table, lack]), use.reach)
     limits, weight = np.array(case.limits), np.array(case.weight)
     rows = [case.rows(v) for v in range(place.size)]
     flat = np.array([s for row in rows for s in row], np.int32)
@@ -169,7 +178,7 @@ def test_relieve(seed: int) -> None:
         case, listed.tolist(), lists_of(*lists), roomy.tolist(), empty.tolist(),
         fixed.tolist(), [set(np.flatnonzero(domain[k]).tolist()) for k in kind.tolist()],
         Draws(int(state[0])), relief.OF_SOURCES, relief.SPREAD, relief.ROOMY,
-        relief.SAMPLE, relief.LINKS,
+        relief.SAMPLE, relief.LINKS, relief.PULLS,
     )  # fmt: skip
     before, old = case.total(), place.copy()
     expected = search.relieve(queue.tolist(), chains)
