@@ -1,6 +1,6 @@
 """Move neurons between cores until each core in use is within its bounds of size.
 
-What cores below their least size lack flows to them from the nearest cores that can spare it, over
+The deficit of a core below its least size flows to it from the nearest cores with spare size, over
 the cores between them. Then the two cores of each step of these flows exchange vertices by FM with
 the sizes that the flow leaves on them as limits, so that the vertices that lose fewest hops move.
 Sizes above 1 may not divide the flows evenly: a few rounds follow each other, and
@@ -37,7 +37,7 @@ class CoreBounds(NamedTuple):
     most: Int64
 
     def outside(self, held: Int64) -> int:
-        """Return the size that is missing on cores, or too much."""
+        """Return the sum of all deficits and excesses of cores."""
         lack, over = self.least - held, held - self.most
         return int(np.maximum(lack, 0).sum() + np.maximum(over, 0).sum())
 

@@ -83,7 +83,7 @@ def _pair_graph(a, b, by_core, batch, sizes, core, grid):
 def _limits(held_a, held_b, most_a, most_b, least_a, least_b):
     """Return the most that each of two cores may hold, so that both hold at least their least.
 
-    If they hold too little for both, a core gets what the other can give, or keeps its size.
+    If they hold too little for both, a core gets the spare size of the other, or keeps its size.
     """
     total = held_a + held_b
     if total < least_a + least_b:

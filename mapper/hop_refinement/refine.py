@@ -175,7 +175,7 @@ class _Refinement:
 def refine_mapping(mapped: Mapped, context: Context, on_better: OnMapping = ignore) -> Int32:
     """Return the core of every vertex, with fewer hops; no core exceeds its capacity.
 
-    No core gets below its least size, except where vertices of coarse levels are placed anew.
+    Moves take no core below its least size.
 
     on_better : called with the core of every vertex after each step and on each level; on coarse
         levels cores may exceed their final capacity

@@ -168,7 +168,7 @@ class MappingRun:
         """Return the core of every item, with the least size of neurons on cores in use.
 
         core : ndarray[int32], shape (items,), within all limits and constraints; cores of coarse
-            vertices are returned as they are
+            vertices are not changed
         rows : of the items; None to read them
         team : replaces the team of the run
         Raises `DoesNotFitError` if no such mapping was found.

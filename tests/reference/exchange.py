@@ -33,7 +33,7 @@ class Case:
     place : part of every item
     sizes : sizes of the neurons
     limits, weight : values of the five limits, and of the offset of `least` if there is one
-    least : least size of every part; above its offset, a sixth row counts what is missing
+    least : least size of every part; above its offset, a sixth row counts the deficit
     bits : of memory, per unit of neuron size and per synapse
     """
 
