@@ -1,9 +1,9 @@
 """Repair of cores below their least number of neurons, within all limits.
 
-A sixth row in the table of use holds the deficit of each core, plus an offset: the least size of its
-neurons, less their size. Its limit is the offset, so that a core below its least size is above this
-limit, and exchanges (`mapper.limits.enforce`) repair it as they repair any other excess. Cores that
-are not in use hold no neurons.
+A sixth row in the table of use holds the deficit of each core (the least size of its neurons, less
+their size), plus an offset. Its limit is the offset, so that a core below its least size is above
+this limit, and exchanges (`mapper.limits.enforce`) repair it as they repair any other excess. Cores
+that are not in use hold no neurons.
 """
 
 from __future__ import annotations
