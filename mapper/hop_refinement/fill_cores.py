@@ -17,10 +17,11 @@ import numpy as np
 
 from mapper.concurrency.threads import ThreadTeam
 from mapper.graph.by_label import sums_by_label
-from mapper.graph.rows import Rows
+from mapper.graph.rows import Rows, StreamedRows, hold
 from mapper.hop_refinement.mesh import CoreMesh
-from mapper.hop_refinement.tiles import exchange_in_tiles, tiles_of
+from mapper.hop_refinement.tiles import ROW_BYTES, exchange_in_tiles, tiles_of
 from mapper.limits.domains import Domains
+from mapper.monitoring.callbacks import ignore
 from storage.arrays import Int32, Int64, Mask
 
 ROUNDS = 6  # flows that follow each other, at most
@@ -60,6 +61,10 @@ def fill_cores(
     domains : of the vertices; fixed vertices have size 0
     """
     best, least = core, bounds.outside(sums_by_label(core, rows.sizes, bounds.most.size))
+    if least == 0:
+        return core
+    if isinstance(rows, StreamedRows) and ROW_BYTES * rows.entries <= memory:
+        rows = hold(rows, team, ignore)
     core = core.copy()
     for index in range(ROUNDS):
         held = sums_by_label(core, rows.sizes, bounds.most.size)

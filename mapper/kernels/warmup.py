@@ -56,6 +56,7 @@ def works_of_run(settings: Settings, plan: Plan, chip: Chip, constrained: bool) 
         found = _multilevel(settings, how, chip.usable_count)
         if how == "streamed" and not plan.held:
             found.append("scratch")
+    constrained |= settings.bounds_fill
     if constrained or (chip.synapse_limit, chip.axons_in, chip.out_limit) != (None, None, None):
         found.append("limits")
     return found
