@@ -54,7 +54,8 @@ def keep_least(
     domains = given.domains(place, chip.cores)
     fixed = sums_by_label(place, np.where(pinned, sizes, 0), chip.cores)
     found = place
-    for least in (bounds.aim, bounds.least):
+    same = np.array_equal(bounds.aim, bounds.least)
+    for least in (bounds.least,) if same else (bounds.aim, bounds.least):
         within = CoreBounds(
             np.where(used, np.maximum(least - fixed, 0), 0),
             np.where(used, np.maximum(most - fixed, 0), 0),
