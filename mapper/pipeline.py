@@ -348,7 +348,8 @@ def _map_items(run: MappingRun, method: Method, doubtful: bool) -> NDArray[np.in
     on_better(places["x"], places["y"])
     del groups
     cell = (places["y"] * chip.width + places["x"]).astype(np.int32)
-    core = method.refine(run.filled(run.place_items(cell, part), method.rows))
+    core = run.filled(run.place_items(cell, part, rows=method.rows), method.rows)
+    core = method.refine(core)
     core = run.filled(core, method.rows)
     run.keep(lambda _: core)
     stage = monitor.at_work if len(monitor.stages) > before else None

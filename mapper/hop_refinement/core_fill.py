@@ -1,4 +1,4 @@
-"""Bring a mapping within the least sizes of its cores, and all other limits and constraints."""
+"""Bring a mapping within the least sizes or unlike capacities of its cores."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mapper.graph.rows import Rows
 from mapper.hop_refinement.fill_cores import CoreBounds, fill_cores
 from mapper.hop_refinement.mesh import CoreMesh
 from mapper.limits.axons import LimitJob
+from mapper.limits.combined import CombinedCapacity
 from mapper.limits.combined_constraints import Constraints
 from mapper.limits.fill_bounds import neurons_of
 from mapper.limits.kinds import Kinds
@@ -81,6 +82,29 @@ def keep_least(
         f"{np.count_nonzero(lack):,} of {np.count_nonzero(used):,} cores remain below it, core "
         f"{worst} by {lack[worst]:,} of {bounds.least[worst]:,} neurons; give a lower --min-fill"
     )
+
+
+def spread_over_cores(
+    job: LimitJob, combined: CombinedCapacity, rows: Rows, place: Int32, most: int, work: FillWork
+) -> Int32:
+    """Return the core of every item, with no unlike core above its capacity, if that was found.
+
+    Cores pass items to their neighbours, so that items that were close stay so.
+
+    rows : of the items
+    place : ndarray[int32], shape (items,), core of every item; may exceed the capacities
+    most : number of cores to use, at most; 0 for all
+    """
+    capacities = job.capacities(combined)
+    if most:
+        used = np.bincount(place, minlength=capacities.size) > 0
+        capacities = np.where(used, capacities, 0)
+    if capacities.sum() < combined.sizes.sum():
+        return place
+    within = CoreBounds(np.zeros_like(capacities), capacities)
+    mesh = CoreMesh.of(job.chip, capacities)
+    sized = rows.with_sizes(combined.sizes)
+    return fill_cores(sized, place, mesh, within, work.memory, work.seed, work.team)
 
 
 def _kept(job: LimitJob, place: Int32, least: Int64, used: Mask, team: ThreadTeam) -> bool:

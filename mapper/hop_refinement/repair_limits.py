@@ -7,6 +7,8 @@ than refinement saved, the mapping stays as placed.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from mapper.concurrency.threads import ThreadTeam
@@ -24,6 +26,8 @@ from mapper.monitoring.context import Context
 from mapper.monitoring.monitor import Monitor
 from storage.arrays import Int32, Int64, Mask
 
+EXCHANGES = 4  # at least, instead of levels in memory, which these mappings cannot use
+
 
 def refine_and_repair(
     job: LimitJob,
@@ -40,6 +44,9 @@ def refine_and_repair(
     rows : of the items
     """
     settings, plan, _, monitor, team = context
+    if rows.entries // 2 <= settings.level_budget:
+        exchanges = max(settings.exchanges, EXCHANGES)
+        context = context._replace(settings=replace(settings, exchanges=exchanges))
     pinned = np.zeros(place.size, np.bool_) if constraints is None else constraints.pinned
     domains = None if constraints is None else constraints.domains(place, job.chip.cores)
     # Pinned items count neither as size nor as capacity.

@@ -16,7 +16,7 @@ from mapper.errors import DoesNotFitError
 from mapper.executors.worker_interface import Workers
 from mapper.graph.csr import Subgraph
 from mapper.graph.rows import Rows, StreamedRows, weight_shift
-from mapper.hop_refinement.core_fill import FillWork, keep_least
+from mapper.hop_refinement.core_fill import FillWork, keep_least, spread_over_cores
 from mapper.hop_refinement.mesh import CoreMesh
 from mapper.limits.axons import ATTEMPTS, LimitJob, partition_within_limits
 from mapper.limits.combined import CombinedCapacity
@@ -144,14 +144,14 @@ class MappingRun:
         return replace(combined, capacity=min(combined.capacity, capacity))
 
     def _common_capacity(self, combined: CombinedCapacity) -> int:
-        """Return the largest capacity that enough cores have for all parts; else the largest."""
+        """Return the largest capacity that enough cores have for all parts; else the mean."""
         own = np.sort(self.job.capacities(combined)[self.chip.usable])[::-1]
         size, largest = int(combined.sizes.sum()), int(combined.sizes.max(initial=1))
         for capacity in map(int, np.unique(own)[::-1]):
             count = min(self.cores, int(np.count_nonzero(own >= capacity)))
             if capacity >= largest and size <= count * max(1, int(capacity * FILL)):
                 return capacity
-        return int(own[0])
+        return max(largest, int(own[: self.cores].mean()))
 
     def places(self, parts: int) -> Chip:
         """Return the chip on which parts are placed: only its largest cores, if cores differ."""
@@ -199,13 +199,23 @@ class MappingRun:
 
         self.monitor.stop.keep(made)
 
-    def place_items(self, cell: Int32, part: Int32, team: ThreadTeam | None = None) -> Int32:
+    def place_items(
+        self, cell: Int32, part: Int32, team: ThreadTeam | None = None, rows: Rows | None = None
+    ) -> Int32:
         """Return the core of every item; `cell` is the core of every part.
 
         team : replaces the team of the run
+        rows : of the items, so that unlike cores pass items to their neighbours
         """
         if self.single_capacity:
             return cell[part]
+        restricts = self.constraints is not None and self.constraints.restricts_cores
+        if self.chip.core_limits and rows is not None and not restricts:
+            work = FillWork(self.spare, self.settings.seed_of(12), team or self.team)
+            part = spread_over_cores(
+                self.job, self.combined, rows, cell[part], self.settings.cores, work
+            )
+            cell = np.arange(self.chip.cores, dtype=np.int32)
         most = self.settings.cores if self.job.bounds is None else self.cores
         return core_of_items(
             cell, part, self.constraints, self.job, most, self.spare,

@@ -137,3 +137,30 @@ def test_whole_runs_keep_the_limits_of_every_core(seed: int) -> None:
     else:
         assert case.keeps(found.core)
         assert case.possible()
+
+
+def lattice(side: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return both directions of the edges between neighbours of a square lattice."""
+    at = np.arange(side * side).reshape(side, side)
+    ends = [(at[:, :-1], at[:, 1:]), (at[:-1], at[1:])]
+    source, target = (np.concatenate([pair[end].ravel() for pair in ends]) for end in (0, 1))
+    return np.concatenate([source, target]), np.concatenate([target, source])
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize(("preset", "most"), [("fast", 2.2), ("default", 1.6)])
+def test_neighbours_stay_close_on_unlike_cores(preset: str, most: float) -> None:
+    """A lattice that fills the chip, of which two rows hold less than half of the others."""
+    edges = lattice(60)
+    fields = {"name": "mesh", "width": 9, "height": 9, "neurons": 53}
+    table = {"rectangle": [0, 3, 8, 4], "neurons": 25}
+    plain, unlike = from_fields(fields), from_fields(fields | {"core_limits": [table]})
+    hops = {}
+    for name, chip in (("plain", plain), ("unlike", unlike)):
+        mapping = mapper.map_network(edges, chip, preset=preset, seed=1, threads=1)
+        hops[name] = mapping.metrics["hops_total"]
+        limits = np.full(81, 53)
+        if name == "unlike":
+            limits[27:45] = 25
+        assert (np.bincount(mapping.core, minlength=81) <= limits).all()
+    assert hops["unlike"] <= most * hops["plain"]
