@@ -171,7 +171,7 @@ class Settings:
         0, (0, 2**31 - 1), "cores",
     )
     fill: float = _share("all", "share of a core's neurons that may be used", 1.0)
-    min_fill: float = _share("all", "least share of the neurons of each core in use", 0.0, 0.0)
+    min_fill: float = _share("all", "least share of its neurons that a core in use holds", 0.0, 0.0)
     spread: Literal["no", "yes"] = _choice("all", "use all cores, equally full", "no", NO_YES)
     seed: int = _whole(
         "run", "the same seed gives the same bytes for any number of threads", 0, (0, 2**63 - 1)

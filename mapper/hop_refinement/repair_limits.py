@@ -44,7 +44,8 @@ def refine_and_repair(
     rows : of the items
     """
     settings, plan, _, monitor, team = context
-    if rows.entries // 2 <= settings.level_budget:
+    restricted = constraints is not None and constraints.kinds is not None
+    if (restricted or job.chip.core_limits) and rows.entries // 2 <= settings.level_budget:
         exchanges = max(settings.exchanges, EXCHANGES)
         context = context._replace(settings=replace(settings, exchanges=exchanges))
     pinned = np.zeros(place.size, np.bool_) if constraints is None else constraints.pinned

@@ -161,6 +161,7 @@ def test_six_cores_and_many_sizes(seed: int) -> None:
 
 @pytest.mark.jit
 @pytest.mark.heavy
+@pytest.mark.sample(0.15)
 @pytest.mark.parametrize("words", RUNS[:8], ids=lambda words: "-".join(map(str, words.values())))
 @pytest.mark.parametrize("limits", [{}, {"synapses_per_core": 700}, {"axons_per_core": 420}])
 def test_cores_of_larger_networks(words: dict[str, Any], limits: dict[str, int]) -> None:
