@@ -1,10 +1,11 @@
 """Move neurons between cores until each core in use is within its bounds of size.
 
-The deficit of a core below its least size flows to it from the nearest cores with spare size, over
-the cores between them. Then the two cores of each step of these flows exchange vertices by FM with
-the sizes that the flow leaves on them as limits, so that the vertices that lose fewest hops move.
-Sizes above 1 may not divide the flows evenly: a few rounds follow each other, and
-`mapper.limits.least_fill` repairs the rest.
+The excess of a core above its capacity flows to the nearest cores with room, and the deficit of a
+core below its least size is met by the nearest cores with spare size, over the cores between. Then
+the two cores of each step of these flows exchange vertices by FM with the sizes that the flow
+leaves on them as limits, so that the vertices that lose fewest hops move. Sizes above 1 may not
+divide the flows evenly: a few rounds follow each other, and other modules repair the rest
+(`mapper.limits.least_fill`, `mapper.limits.enforce`).
 """
 
 from __future__ import annotations
